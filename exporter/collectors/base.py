@@ -1,0 +1,118 @@
+"""What a collector is made of. Plain data: readers, metrics, and rules for derived fields.
+
+A collector file imports nothing but this module, `exporter.values` and `exporter.sources.guard`,
+since the workers load it too and must stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from exporter.values import Fields, Scalar
+
+R = TypeVar("R")
+
+SourceName = Literal["amdsmi", "rocm_smi", "sysfs"]
+
+Samples = Scalar | None | Mapping[str, Scalar] | Mapping[tuple[str, ...], Scalar]
+"""One sample, none, or one per label value (a tuple where a metric has several labels)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How one source gives a domain's fields.
+
+    Attributes:
+        source: whose session object `read` takes.
+        read: called with the source's view of one device, at every poll that needs it.
+        per_partition: a partitioned device is read once per partition instead of once.
+    """
+
+    source: SourceName
+    read: Callable[[Any], Fields]
+    per_partition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[R]):
+    """One metric family, and how its samples are taken from a reading.
+
+    Attributes:
+        name: as in the metric contract, `_total` included for counters.
+        kind: gauge or counter.
+        help: what it means, and the source field it comes from.
+        take: the samples of one reading; None where it was not reported.
+        labels: the names for the keys of a mapping that `take` gives. An info metric
+            (`info=True`) names no labels: `take` gives a mapping from label name to value.
+    """
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    take: Callable[[R], Samples]
+    labels: tuple[str, ...] = ()
+    info: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`into` is the change of the counter field `of` per second since the poll before.
+
+    Attributes:
+        clock: a field with the hardware's own clock in seconds, used where it is reported.
+    """
+
+    into: str
+    of: str
+    clock: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`into` is how much of the change of `over` the change of `of` makes up (0 to 1)."""
+
+    into: str
+    of: str
+    over: str
+
+
+@dataclass(frozen=True, slots=True)
+class Integral:
+    """`into` adds up the gauge `of` over time, from the start of the daemon.
+
+    The value of a poll counts for the time since the poll before it; a gap counts nothing.
+    """
+
+    into: str
+    of: str
+
+
+Derivation = Rate | Share | Integral
+
+
+@dataclass(frozen=True, slots=True)
+class Collector(Generic[R]):
+    """Everything about one telemetry domain.
+
+    Attributes:
+        name: of the flags `--collector.NAME` and `--no-collector.NAME`, and of `collect[]`.
+        summary: one line for `--help` and the documentation.
+        reading: the frozen dataclass that holds a device's fields, each None or empty
+            where not reported.
+        readers: in order of preference; field by field the first that reports wins.
+        metrics: what is served.
+        derived: fields that need the poll before; computed by `exporter.analysis`.
+        default: on without being asked for.
+        absences: field to the sentence that `support` shows where a generation of hardware
+            cannot give it, for what only the reader of documentation would know.
+    """
+
+    name: str
+    summary: str
+    reading: type[R]
+    readers: tuple[Reader, ...]
+    metrics: tuple[Metric[R], ...]
+    derived: tuple[Derivation, ...] = ()
+    default: bool = True

@@ -1,0 +1,259 @@
+"""AMD SMI: the vendor's library through its Python package `amdsmi`, versions 5.7 to 10.1.
+
+gpu_metrics, from which most values come, is read once per device and poll and shared by the
+collectors. Facts about names, keys and status codes: amdsmi_interface.py of those versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exporter.sources.files import Files
+from exporter.sources.guard import counter, item, number, text
+from exporter.sources.session import POLL, STATIC, Memo, UnavailableError
+from exporter.sources.sysfs import bound_addresses, runtime_suspended
+from exporter.values import (
+    BUSY,
+    ERROR,
+    IMPLAUSIBLE,
+    NOT_PERMITTED,
+    NOT_SUPPORTED,
+    STALE,
+    Absent,
+    Value,
+)
+
+_REASONS = {2: NOT_SUPPORTED, 3: NOT_SUPPORTED, 10: NOT_PERMITTED, 30: BUSY}
+DRIVER_NOT_LOADED = 34
+_CLOCKS = (
+    "system_clock_counter",
+    "firmware_timestamp",
+    "accumulation_counter",
+    "energy_accumulator",
+)
+STANDSTILL = 0.9
+"""Seconds after which the clocks in gpu_metrics must have moved; the driver caches for 1 ms."""
+
+
+class GpuMetrics:
+    """The table gpu_metrics of one device, judged once per poll.
+
+    A library may report success and hand out what it read long ago; then the clocks inside the
+    table stand still. It may also hand out zeros; then the clocks are zero.
+    """
+
+    def __init__(self) -> None:
+        self._clocks: tuple[object, ...] = ()
+        self._moved_at = 0.0
+
+    def judge(self, table: object, now: float) -> object:
+        """The table itself, or an `Absent` in its place."""
+        if isinstance(table, Absent):
+            return table
+        clocks = tuple(counter(item(table, key), bits=64) for key in _CLOCKS)
+        running = [value for value in clocks if not isinstance(value, Absent)]
+        if running and not any(running):
+            return Absent(IMPLAUSIBLE, "gpu_metrics: every clock in it is zero")
+        if not running:
+            return Absent(STALE, "gpu_metrics: no clock in it is reported")
+        if clocks != self._clocks:
+            self._clocks = clocks
+            self._moved_at = now
+        elif now - self._moved_at >= STANDSTILL:
+            return Absent(STALE, f"gpu_metrics: its clocks stand still at {running[0]}")
+        return table
+
+
+class AmdSmiGpu:
+    """One device, or one partition of it, as the collectors read it from AMD SMI.
+
+    Attributes:
+        address: the PCI address.
+        partition: the partition's number as text, None for the whole device.
+        partitioned: whether the device is split into partitions.
+        version: of the library, for the few calls whose meaning changed; (27, 1) is 10.1.
+    """
+
+    def __init__(
+        self,
+        session: AmdSmiSession,
+        handle: Any,
+        address: str,
+        partition: str | None,
+        partitioned: bool,
+    ) -> None:
+        self.address = address
+        self.partition = partition
+        self.partitioned = partitioned
+        self.version = session.version
+        self._session = session
+        self._handle = handle
+
+    def metric(self, *path: str | int) -> object:
+        """A raw entry of gpu_metrics, such as `temperature_hotspot`, or why there is none."""
+        return item(self._session.gpu_metrics(self.address), *path)
+
+    def call(self, name: str, *arguments: object, every: float = POLL) -> object:
+        """The raw answer of a function of the package for this device, or why there is none."""
+        if every == POLL:
+            return self._session.call(name, self._handle, *arguments)
+        return self._session.memo.get(
+            (name, self.address, self.partition, arguments),
+            every,
+            lambda: self._session.call(name, self._handle, *arguments),
+        )
+
+    def constant(self, enumeration: str, name: str) -> object:
+        """A member of one of the package's enumerations, `Absent` where this version lacks it."""
+        member = getattr(getattr(self._session.api, enumeration, None), name, None)
+        return Absent(NOT_SUPPORTED, f"no {enumeration}.{name}") if member is None else member
+
+
+def _partition_of(address: str, answer: object, order: int) -> str:
+    """A partition's number: as KFD tells (6.3 and newer), else by its place in the list."""
+    told = number(item(answer, "current_partition_id"))
+    return str(order) if isinstance(told, Absent) else str(told)
+
+
+class AmdSmiSession:
+    """The library, initialised for GPUs only; see `exporter.sources.session.Session`.
+
+    Args:
+        api: the package `amdsmi`, or something that answers like it.
+        files: to see whether devices came or went, and whether one sleeps.
+        versions: what `node` reports under amdsmi_version and the like.
+
+    Raises:
+        UnavailableError: the driver is not loaded, or the library sees no GPU where the kernel does.
+    """
+
+    def __init__(self, api: Any, files: Files, versions: Mapping[str, Value]) -> None:
+        self.api = api
+        self.memo = Memo()
+        self.version = tuple(
+            int(part) for part in re.findall(r"\d+", str(versions.get("amdsmi_version", "")))[:2]
+        )
+        self._files = files
+        self._versions = versions
+        self._bound = bound_addresses(files)
+        self._tables: dict[str, object] = {}
+        self._judges: dict[str, GpuMetrics] = {}
+        self._error_class: type[BaseException] = getattr(
+            api, "AmdSmiLibraryException", getattr(api, "AmdSmiException", Exception)
+        )
+        self._start()
+        self._sockets = self._enumerate()
+        if not self._sockets and self._bound:
+            raise UnavailableError(
+                f"AMD SMI lists no GPU, but the driver is bound to {len(self._bound)}",
+                "look for a second copy of librocm_smi64 or libamd_smi in LD_PRELOAD or "
+                "LD_LIBRARY_PATH, and whether the user is in the groups render and video",
+            )
+
+    def _start(self) -> None:
+        flags = getattr(self.api, "AmdSmiInitFlags", None)
+        gpus = getattr(flags, "INIT_AMD_GPUS", None)  # never CPUs: esmi crashes (rocm-systems#6898)
+        try:
+            self.api.amdsmi_init(*(() if gpus is None else (gpus,)))
+        except Exception as error:  # the vendor raises several unrelated classes here
+            code = self._code(error)
+            if code == DRIVER_NOT_LOADED:
+                raise UnavailableError(
+                    "AMD SMI: the amdgpu driver is not loaded (status 34)", "modprobe amdgpu"
+                ) from error
+            raise UnavailableError(
+                f"AMD SMI: amdsmi_init failed: {_line(error)}",
+                "see what `amd-smi list` says, and the kernel log",
+            ) from error
+
+    def _code(self, error: BaseException) -> int | None:
+        ask = getattr(error, "get_error_code", None)
+        code = ask() if callable(ask) else getattr(error, "err_code", None)
+        return code if isinstance(code, int) else None
+
+    def call(self, name: str, *arguments: object) -> object:
+        """Call a function of the package; every way to fail becomes an `Absent`."""
+        for argument in arguments:
+            if isinstance(argument, Absent):
+                return argument
+        function = getattr(self.api, name, None)
+        if function is None:
+            return Absent(NOT_SUPPORTED, f"this version has no {name}")
+        try:
+            return function(*arguments)
+        except AttributeError as error:  # 10.1: a symbol that the library lacks
+            return Absent(NOT_SUPPORTED, f"{name}: {_line(error)}")
+        except Exception as error:  # the wrapper itself raises KeyError, ValueError, TypeError …
+            code = self._code(error)
+            return Absent(_REASONS.get(code or -1, ERROR), f"{name}: {_line(error)}")
+
+    def _enumerate(self) -> dict[str, tuple[int, list[AmdSmiGpu]]]:
+        handles = self.call("amdsmi_get_processor_handles")
+        if isinstance(handles, Absent):
+            raise UnavailableError(f"AMD SMI: {handles.detail}", "see what `amd-smi list` says")
+        grouped: dict[str, list[tuple[int, Any, str]]] = {}
+        for index, handle in enumerate(handles if isinstance(handles, list) else []):
+            raw = text(self.call("amdsmi_get_gpu_device_bdf", handle))
+            if isinstance(raw, Absent):
+                continue  # a device that can't say which it is has no name to be served under
+            address = raw.lower()
+            kfd = self.call("amdsmi_get_gpu_kfd_info", handle)
+            socket = address[:-1] + "0"  # partitions are shown as functions of the socket
+            group = grouped.setdefault(socket, [])
+            group.append((index, handle, _partition_of(address, kfd, len(group))))
+        return {
+            address: (
+                group[0][0],
+                [
+                    AmdSmiGpu(
+                        self, handle, address, number if len(group) > 1 else None, len(group) > 1
+                    )
+                    for _, handle, number in group
+                ],
+            )
+            for address, group in grouped.items()
+        }
+
+    def gpu_metrics(self, address: str) -> object:
+        """The table of this poll, read at most once per poll, or why there is none."""
+        if address not in self._tables:
+            primary = self._sockets[address][1][0]
+            table = primary.call("amdsmi_get_gpu_metrics_info")
+            judge = self._judges.setdefault(address, GpuMetrics())
+            self._tables[address] = judge.judge(table, self.memo.now)
+        return self._tables[address]
+
+    def node(self) -> Mapping[str, Value]:
+        return {**self._versions, "devices_amdsmi": len(self._sockets)}
+
+    def begin(self, now: float) -> None:
+        self.memo.now = now
+        self._tables.clear()
+
+    def changed(self) -> bool:
+        return bound_addresses(self._files) != self._bound
+
+    def devices(self) -> Sequence[tuple[str, int]]:
+        return [(address, index) for address, (index, _) in self._sockets.items()]
+
+    def suspended(self, address: str) -> bool:
+        return runtime_suspended(self._files, address)
+
+    def views(self, address: str, *, per_partition: bool) -> Sequence[AmdSmiGpu]:
+        views = self._sockets[address][1]
+        if per_partition or len(views) == 1:
+            return views
+        key = ("socket", address)
+        primary = views[0]
+        return self.memo.get(
+            key,
+            STATIC,
+            lambda: [AmdSmiGpu(self, primary._handle, address, None, partitioned=True)],
+        )
+
+
+def _line(error: BaseException) -> str:
+    """The vendor's message on one line, short enough for a log line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
