@@ -126,7 +126,8 @@ class AmdSmiSession:
         versions: what `node` reports under amdsmi_version and the like.
 
     Raises:
-        UnavailableError: the driver is not loaded, or the library sees no GPU where the kernel does.
+        UnavailableError: the driver is not loaded, or the library sees no GPU where the
+            kernel does.
     """
 
     def __init__(self, api: Any, files: Files, versions: Mapping[str, Value]) -> None:

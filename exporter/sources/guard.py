@@ -11,7 +11,7 @@ about any GPU, not limits of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
@@ -117,12 +117,9 @@ def item(raw: object, *path: str | int) -> object:
     for step in path:
         if isinstance(raw, Absent):
             return raw
-        if (isinstance(raw, Mapping) and step in raw) or (
-            isinstance(step, int)
-            and isinstance(raw, Sequence)
-            and not isinstance(raw, str)
-            and step < len(raw)
-        ):
+        if isinstance(raw, Mapping):
+            raw = raw.get(step, Absent(NOT_SUPPORTED, f"no {step!r} in the answer"))
+        elif isinstance(raw, (list, tuple)) and isinstance(step, int) and step < len(raw):
             raw = raw[step]
         elif isinstance(raw, str) and raw.strip().lower() in _NO_VALUE_TEXTS:
             return Absent(SENTINEL, repr(raw))
