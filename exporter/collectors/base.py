@@ -6,7 +6,7 @@ since the workers load it too and must stay small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -16,8 +16,8 @@ R = TypeVar("R")
 
 SourceName = Literal["amdsmi", "rocm_smi", "sysfs"]
 
-Samples = Scalar | None | Mapping[str, Scalar] | Mapping[tuple[str, ...], Scalar]
-"""One sample, none, or one per label value (a tuple where a metric has several labels)."""
+Samples = Scalar | None | Mapping[str, Scalar] | Mapping[tuple[str, str], Scalar]
+"""One sample, none, or one per label value (a pair where a metric has two labels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,16 @@ class Metric(Generic[R]):
     take: Callable[[R], Samples]
     labels: tuple[str, ...] = ()
     info: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetric(Generic[R]):
+    """A gauge about the whole node, without device labels, taken from all readings together."""
+
+    name: str
+    help: str
+    take: Callable[[Sequence[R]], Samples]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +114,8 @@ class Collector(Generic[R]):
         readers: in order of preference; field by field the first that reports wins.
         metrics: what is served.
         derived: fields that need the poll before; computed by `exporter.analysis`.
+        node_metrics: what is served once for the node.
         default: on without being asked for.
-        absences: field to the sentence that `support` shows where a generation of hardware
-            cannot give it, for what only the reader of documentation would know.
     """
 
     name: str
@@ -115,4 +124,5 @@ class Collector(Generic[R]):
     readers: tuple[Reader, ...]
     metrics: tuple[Metric[R], ...]
     derived: tuple[Derivation, ...] = ()
+    node_metrics: tuple[NodeMetric[R], ...] = ()
     default: bool = True

@@ -73,6 +73,7 @@ class AmdSmiGpu:
         address: the PCI address.
         partition: the partition's number as text, None for the whole device.
         partitioned: whether the device is split into partitions.
+        index: the place in the library's own list.
         version: of the library, for the few calls whose meaning changed; (27, 1) is 10.1.
     """
 
@@ -83,8 +84,10 @@ class AmdSmiGpu:
         address: str,
         partition: str | None,
         partitioned: bool,
+        index: int,
     ) -> None:
         self.address = address
+        self.index = index
         self.partition = partition
         self.partitioned = partitioned
         self.version = session.version
@@ -209,9 +212,14 @@ class AmdSmiSession:
                 group[0][0],
                 [
                     AmdSmiGpu(
-                        self, handle, address, number if len(group) > 1 else None, len(group) > 1
+                        self,
+                        handle,
+                        address,
+                        number if len(group) > 1 else None,
+                        len(group) > 1,
+                        index,
                     )
-                    for _, handle, number in group
+                    for index, handle, number in group
                 ],
             )
             for address, group in grouped.items()
@@ -251,7 +259,11 @@ class AmdSmiSession:
         return self.memo.get(
             key,
             STATIC,
-            lambda: [AmdSmiGpu(self, primary._handle, address, None, partitioned=True)],
+            lambda: [
+                AmdSmiGpu(
+                    self, primary._handle, address, None, partitioned=True, index=primary.index
+                )
+            ],
         )
 
 

@@ -11,7 +11,7 @@ about any GPU, not limits of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
@@ -140,3 +140,25 @@ def first(*candidates: Value) -> Value:
         if absent is None or absent.reason in (SENTINEL, NOT_SUPPORTED):
             absent = candidate
     return absent if absent is not None else Absent(NOT_SUPPORTED)
+
+
+def mean(*candidates: object, convert: Callable[[object], Value]) -> Value:
+    """The first candidate with a value; of a list the mean over the entries that have one.
+
+    Lists hold one entry per die or engine, and all-ones for those that this device lacks.
+    """
+    absent: Value = Absent(NOT_SUPPORTED)
+    for candidate in candidates:
+        if not isinstance(candidate, (list, tuple)):
+            value = convert(candidate)
+            if not isinstance(value, Absent):
+                return value
+            absent = value
+            continue
+        checked = [convert(entry) for entry in candidate]
+        numbers = [entry for entry in checked if isinstance(entry, (int, float))]
+        if numbers:
+            return sum(numbers) / len(numbers)
+        if checked:
+            absent = checked[0]
+    return absent

@@ -1,0 +1,83 @@
+"""Firmware versions: how many GPUs of the node run which.
+
+    amdgpu_firmware_devices{block="smc",version="0x00557300"} 8
+
+The files fw_version/*_fw_version, whose names and format stay the same from version to version;
+AMD SMI's names changed in 7.0. A block at zero is not loaded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from exporter.collectors.base import Collector, NodeMetric, Reader
+from exporter.sources.guard import item, text
+from exporter.sources.session import STATIC
+from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
+
+if TYPE_CHECKING:
+    from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.sysfs import SysfsGpu
+
+
+@dataclass(frozen=True, slots=True)
+class Firmware:
+    """Version by block, as the source writes it."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+_SUFFIX = "_fw_version"
+_NOT_LOADED = Absent(NOT_SUPPORTED, "version 0: not loaded")
+
+
+def _loaded(version: Value) -> Value:
+    if isinstance(version, str) and not version.lower().removeprefix("0x").strip("0."):
+        return _NOT_LOADED
+    return version
+
+
+def read_sysfs(gpu: SysfsGpu) -> Fields:
+    """One file per block, read once."""
+    return {
+        "versions": {
+            name[: -len(_SUFFIX)]: _loaded(text(gpu.text(f"fw_version/{name}", STATIC)))
+            for name in gpu.names("fw_version", STATIC)
+            if name.endswith(_SUFFIX)
+        }
+    }
+
+
+def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
+    """The list that AMD SMI gives, its prefixes taken off."""
+    listed = item(gpu.call("amdsmi_get_fw_info", every=STATIC), "fw_list")
+    versions: dict[str, Value] = {}
+    for entry in listed if isinstance(listed, list) else ():
+        block = item(entry, "fw_name")
+        name = str(getattr(block, "name", block)).removeprefix("AMDSMI_")
+        versions[name.removeprefix("FW_ID_").lower()] = _loaded(text(item(entry, "fw_version")))
+    return {"versions": versions}
+
+
+def _devices(readings: Sequence[Firmware]) -> dict[tuple[str, str], int]:
+    return dict(Counter(pair for reading in readings for pair in reading.versions.items()))
+
+
+COLLECTOR = Collector(
+    name="firmware",
+    summary="firmware versions",
+    reading=Firmware,
+    readers=(Reader("sysfs", read_sysfs), Reader("amdsmi", read_amdsmi)),
+    metrics=(),
+    node_metrics=(
+        NodeMetric(
+            "amdgpu_firmware_devices",
+            "GPUs that run this version of the firmware (fw_version/*; amdsmi_get_fw_info).",
+            _devices,
+            ("block", "version"),
+        ),
+    ),
+)

@@ -1,0 +1,109 @@
+"""Who a device is, for joins: `* on(instance, gpu) group_left(name) amdgpu_info`.
+
+    amdgpu_info{uuid="…",name="AMD Instinct MI300X",gfx_target="gfx942",…} 1
+
+Read once per device generation. The UUID is AMD SMI's, which differs from version to version of the
+library; a device's name in the series is its PCI address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from exporter.collectors.base import Collector, Metric, Reader
+from exporter.sources.guard import item, number, text
+from exporter.sources.session import SLOW, STATIC
+from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
+
+if TYPE_CHECKING:
+    from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.sysfs import SysfsGpu
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Names and numbers of a device, as text; each is a label of amdgpu_info.
+
+    Attributes:
+        vendor_index: the place in the vendor library's list, which changes with the hardware.
+        partition_mode, memory_partition: such as CPX and NPS4.
+        the others: as their names say.
+    """
+
+    uuid: str | None = None
+    name: str | None = None
+    gfx_target: str | None = None
+    serial: str | None = None
+    vbios_version: str | None = None
+    partition_mode: str | None = None
+    memory_partition: str | None = None
+    vendor_index: str | None = None
+    hip_index: str | None = None
+    oam_id: str | None = None
+    render_node: str | None = None
+    numa_node: str | None = None
+
+
+def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
+    """From the calls that describe a device."""
+    asic = gpu.call("amdsmi_get_gpu_asic_info", every=STATIC)
+    board = gpu.call("amdsmi_get_gpu_board_info", every=STATIC)
+    numbering = gpu.call("amdsmi_get_gpu_enumeration_info", every=STATIC)
+    render = number(item(numbering, "drm_render"))
+    return {
+        "uuid": text(gpu.call("amdsmi_get_gpu_device_uuid", every=STATIC)),
+        "name": text(item(asic, "market_name")),
+        "gfx_target": text(item(asic, "target_graphics_version")),
+        "serial": text(item(board, "product_serial")),
+        "vbios_version": text(
+            item(gpu.call("amdsmi_get_gpu_vbios_info", every=STATIC), "part_number")
+        ),
+        "partition_mode": text(gpu.call("amdsmi_get_gpu_compute_partition", every=SLOW)),
+        "memory_partition": text(gpu.call("amdsmi_get_gpu_memory_partition", every=SLOW)),
+        "vendor_index": str(gpu.index),
+        "hip_index": text(item(numbering, "hip_id")),
+        "oam_id": text(item(asic, "oam_id")),
+        "render_node": render if isinstance(render, Absent) else f"renderD{render}",
+    }
+
+
+def gfx_target(version: int) -> str:
+    """A name such as gfx942 from KFD's decimal gfx_target_version, here 90402."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def read_sysfs(gpu: SysfsGpu) -> Fields:
+    """From the files of the PCI device and KFD."""
+    target: Value = Absent(NOT_SUPPORTED, "no KFD node")
+    if gpu.nodes and gpu.nodes[0].properties.get("gfx_target_version"):
+        target = gfx_target(gpu.nodes[0].properties["gfx_target_version"])
+    render = next((name for name in gpu.names("drm", STATIC) if name.startswith("renderD")), None)
+    return {
+        "name": text(gpu.text("product_name", STATIC)),
+        "gfx_target": target,
+        "serial": text(gpu.text("serial_number", STATIC)),
+        "vbios_version": text(gpu.text("vbios_version", STATIC)),
+        "partition_mode": text(gpu.text("current_compute_partition", SLOW)),
+        "memory_partition": text(gpu.text("current_memory_partition", SLOW)),
+        "oam_id": text(gpu.text("xgmi_physical_id", STATIC)),
+        "render_node": render or Absent(NOT_SUPPORTED, "no render node"),
+        "numa_node": text(gpu.text("numa_node", STATIC)),
+    }
+
+
+COLLECTOR = Collector(
+    name="identity",
+    summary="names, serial numbers and indexes of the devices",
+    reading=Identity,
+    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    metrics=(
+        Metric(
+            "amdgpu_info",
+            "gauge",
+            "Who the device is; a label that no source reports is empty.",
+            lambda i: {f.name: getattr(i, f.name) or "" for f in fields(i)},
+            info=True,
+        ),
+    ),
+)

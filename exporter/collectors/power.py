@@ -1,0 +1,113 @@
+"""Power and energy.
+
+    amdgpu_power_watts 140
+    amdgpu_power_limit_watts 750
+    amdgpu_energy_joules_total 228881.8
+
+Power: gpu_metrics current_socket_power (MI300 and newer) or average_socket_power (before), else
+hwmon power1_input or power1_average in microwatts. On MI250 and MI250X the sensor belongs to the
+package: the secondary die answers 0 with a limit of 0, which here is no power at all.
+Energy: gpu_metrics energy_accumulator, in units of 2^-16 J (15.259 µJ; the driver's header).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from exporter.collectors.base import Collector, Metric, Reader
+from exporter.sources.guard import counter, first, item, watts
+from exporter.sources.session import SLOW
+from exporter.values import NOT_SUPPORTED, SENTINEL, Absent, Fields, Value
+
+if TYPE_CHECKING:
+    from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.sysfs import SysfsGpu
+
+ENERGY_UNIT = 2.0**-16
+MICROWATT = 1e-6
+_SECONDARY = Absent(NOT_SUPPORTED, "secondary die: the package's sensor belongs to the primary")
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power and energy of a device.
+
+    Attributes:
+        watts: drawn by the socket.
+        limit_watts: the cap in force.
+        joules: used since the driver was loaded.
+    """
+
+    watts: float | None = None
+    limit_watts: float | None = None
+    joules: float | None = None
+
+
+def _of_socket(power: Value, limit: Value) -> tuple[Value, Value]:
+    """Power and limit, both absent where they are those of a secondary die."""
+    if limit == 0:
+        return (_SECONDARY if power == 0 or isinstance(power, Absent) else power), _SECONDARY
+    return power, limit
+
+
+def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
+    """From gpu_metrics, and the cap from its own call (microwatts)."""
+    power, limit = _of_socket(
+        first(
+            watts(gpu.metric("current_socket_power")),
+            watts(gpu.metric("average_socket_power")),
+        ),
+        watts(
+            item(gpu.call("amdsmi_get_power_cap_info", every=SLOW), "power_cap"), scale=MICROWATT
+        ),
+    )
+    joules = counter(gpu.metric("energy_accumulator"), bits=64, scale=ENERGY_UNIT)
+    return {
+        "watts": power,
+        "limit_watts": limit,
+        "joules": Absent(SENTINEL, "0: no energy counter, as on a secondary die")
+        if joules == 0
+        else joules,
+    }
+
+
+def read_sysfs(gpu: SysfsGpu) -> Fields:
+    """From hwmon."""
+    channel = next(iter(gpu.hwmon("power").values()), "hwmon/power1")
+    power, limit = _of_socket(
+        first(
+            watts(gpu.text(f"{channel}_input"), scale=MICROWATT),
+            watts(gpu.text(f"{channel}_average"), scale=MICROWATT),
+        ),
+        watts(gpu.text(f"{channel}_cap", SLOW), scale=MICROWATT),
+    )
+    return {"watts": power, "limit_watts": limit}
+
+
+COLLECTOR = Collector(
+    name="power",
+    summary="power, power limit and energy",
+    reading=Power,
+    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    metrics=(
+        Metric(
+            "amdgpu_power_watts",
+            "gauge",
+            "Power of the socket (gpu_metrics current_socket_power, average_socket_power; hwmon).",
+            lambda p: p.watts,
+        ),
+        Metric(
+            "amdgpu_power_limit_watts",
+            "gauge",
+            "Power limit in force (amdsmi_get_power_cap_info power_cap; hwmon power1_cap).",
+            lambda p: p.limit_watts,
+        ),
+        Metric(
+            "amdgpu_energy_joules_total",
+            "counter",
+            "Energy used since the driver was loaded (gpu_metrics energy_accumulator, 2^-16 J).",
+            lambda p: p.joules,
+        ),
+    ),
+)
