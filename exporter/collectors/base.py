@@ -99,7 +99,17 @@ class Integral:
     of: str
 
 
-Derivation = Rate | Share | Integral
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`into` is the configured mapping `name`, for the keys in `where` that `unless` lacks."""
+
+    into: str
+    name: str
+    where: str
+    unless: str
+
+
+Derivation = Rate | Share | Integral | Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,8 @@ class Collector(Generic[R]):
         metrics: what is served.
         derived: fields that need the poll before; computed by `exporter.analysis`.
         node_metrics: what is served once for the node.
+        counters: fields that accumulate; they keep to one source, since two sources may count
+            from different moments.
         default: on without being asked for.
     """
 
@@ -125,4 +137,5 @@ class Collector(Generic[R]):
     metrics: tuple[Metric[R], ...]
     derived: tuple[Derivation, ...] = ()
     node_metrics: tuple[NodeMetric[R], ...] = ()
+    counters: tuple[str, ...] = ()
     default: bool = True

@@ -58,6 +58,10 @@ COLLECTOR = Collector(
     summary="time below the clock limit that the host set",
     reading=HostLimit,
     readers=(Reader("amdsmi", read_amdsmi, per_partition=True),),
+    counters=(
+        "residency",
+        "ticks",
+    ),
     metrics=(
         Metric(
             "amdgpu_below_host_limit_ratio",

@@ -147,6 +147,13 @@ COLLECTOR = Collector(
         Reader("sysfs", read_sysfs_aer),
         Reader("amdsmi", read_amdsmi_link),
     ),
+    counters=(
+        "replays",
+        "rollovers",
+        "recoveries",
+        "naks",
+        "aer",
+    ),
     metrics=(
         Metric(
             "amdgpu_pcie_replays_total",

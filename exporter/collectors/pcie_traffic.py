@@ -41,6 +41,7 @@ COLLECTOR = Collector(
     summary="PCIe traffic as reported, in a disputed unit",
     reading=PcieTraffic,
     readers=(Reader("amdsmi", read_amdsmi),),
+    counters=("accumulated",),
     metrics=(
         Metric(
             "amdgpu_pcie_traffic_raw_total",

@@ -90,6 +90,7 @@ COLLECTOR = Collector(
     summary="power, power limit and energy",
     reading=Power,
     readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    counters=("joules",),
     metrics=(
         Metric(
             "amdgpu_power_watts",

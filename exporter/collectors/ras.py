@@ -89,6 +89,11 @@ COLLECTOR = Collector(
     summary="ECC and other RAS errors per block, bad pages",
     reading=Ras,
     readers=(Reader("sysfs", read_sysfs), Reader("amdsmi", read_amdsmi)),
+    counters=(
+        "correctable",
+        "uncorrectable",
+        "deferred",
+    ),
     metrics=(
         Metric(
             "amdgpu_ecc_errors_total",

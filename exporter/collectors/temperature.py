@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from exporter.collectors.base import Collector, Metric, Reader
+from exporter.collectors.base import Collector, Metric, Reader, Setting
 from exporter.sources.guard import celsius, limit_celsius
 from exporter.sources.session import SLOW
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
@@ -36,12 +36,16 @@ class Temperature:
         hbm_stacks: by number of the HBM stack.
         critical: the limit at which the firmware throttles, by sensor.
         emergency: the limit at which the device shuts down, by sensor.
+        configured_warning, configured_critical: the fallback from the configuration, for the
+            sensors that the device has, but gives no critical limit for.
     """
 
     sensors: Mapping[str, float] = field(default_factory=dict)
     hbm_stacks: Mapping[str, float] = field(default_factory=dict)
     critical: Mapping[str, float] = field(default_factory=dict)
     emergency: Mapping[str, float] = field(default_factory=dict)
+    configured_warning: Mapping[str, float] = field(default_factory=dict)
+    configured_critical: Mapping[str, float] = field(default_factory=dict)
 
 
 METRICS_FIELDS = {
@@ -135,10 +139,19 @@ COLLECTOR = Collector(
             "temp*_emergency); configured_* is the fallback from the configuration.",
             lambda t: {
                 (sensor, limit): value
-                for limit, values in (("critical", t.critical), ("emergency", t.emergency))
+                for limit, values in (
+                    ("critical", t.critical),
+                    ("emergency", t.emergency),
+                    ("configured_warning", t.configured_warning),
+                    ("configured_critical", t.configured_critical),
+                )
                 for sensor, value in values.items()
             },
             ("sensor", "limit"),
         ),
+    ),
+    derived=(
+        Setting("configured_warning", "temperature_warning", where="sensors", unless="critical"),
+        Setting("configured_critical", "temperature_critical", where="sensors", unless="critical"),
     ),
 )

@@ -65,6 +65,10 @@ COLLECTOR = Collector(
     summary="throttling by reason, as a share of time",
     reading=Throttle,
     readers=(Reader("amdsmi", read_amdsmi),),
+    counters=(
+        "residency",
+        "ticks",
+    ),
     metrics=(
         Metric(
             "amdgpu_throttle_ratio",

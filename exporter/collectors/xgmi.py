@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporter.collectors.base import Collector, Metric, Rate, Reader
-from exporter.sources.guard import counter, number
+from exporter.sources.guard import counter, item, number
 from exporter.sources.ras import error_counts
 from exporter.sources.session import SLOW, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Scalar, Value
@@ -78,11 +78,7 @@ def from_metrics(metric: Any) -> Fields:
         link = str(position)
         incoming, outgoing = (counter(raw, bits=64, scale=KILOBYTE) for raw in raws)
         if isinstance(status, list):
-            state = (
-                number(status[position], high=1)
-                if position < len(status)
-                else Absent(NOT_SUPPORTED)
-            )
+            state = number(item(status, position), high=1)
             if isinstance(state, Absent):
                 continue  # never wired
             fields["up"][link] = state
@@ -131,6 +127,11 @@ COLLECTOR = Collector(
     summary="XGMI links: traffic, bandwidth, state and errors",
     reading=Xgmi,
     readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    counters=(
+        "received",
+        "transmitted",
+        "errors",
+    ),
     metrics=(
         Metric(
             "amdgpu_xgmi_receive_bytes_total",
