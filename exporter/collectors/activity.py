@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Integral, Metric, Reader
 from exporter.sources.guard import first, mean, percent
-from exporter.values import Fields
+from exporter.values import Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -62,6 +63,16 @@ def read_amdsmi_gfx(gpu: AmdSmiGpu) -> Fields:
     return {"gfx": mean(busy, convert=percent)}
 
 
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """From the busy files of the socket through calls, where gpu_metrics can't be read."""
+    fields: dict[str, Value] = {}
+    if isinstance(percent(gpu.metric("average_umc_activity")), Absent):
+        fields["memory"] = percent(gpu.get("rsmi_dev_memory_busy_percent_get", "uint32"))
+    if not gpu.partitioned and isinstance(percent(gpu.metric("average_gfx_activity")), Absent):
+        fields["gfx"] = percent(gpu.get("rsmi_dev_busy_percent_get", "uint32"))
+    return fields
+
+
 def read_sysfs(gpu: SysfsGpu) -> Fields:
     """From the busy files of the socket; they know no partitions."""
     fields = {
@@ -80,6 +91,9 @@ COLLECTOR = Collector(
     readers=(
         Reader("amdsmi", read_amdsmi),
         Reader("amdsmi", read_amdsmi_gfx, per_partition=True),
+        Reader("rocm_smi", read_amdsmi),  # it has the same table
+        Reader("rocm_smi", read_amdsmi_gfx, per_partition=True),
+        Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),
     metrics=(

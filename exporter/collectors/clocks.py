@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Metric, Reader
-from exporter.sources.guard import item, mean, megahertz
-from exporter.sources.session import STATIC
+from exporter.sources.guard import item, mean, megahertz, number
+from exporter.sources.session import POLL, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -45,6 +46,7 @@ _METRICS_FIELDS = {
     "decode": ("current_dclk0s", "current_dclk0"),
 }
 _CLOCK_TYPES = {"gfx": "GFX", "memory": "MEM", "soc": "SOC", "video": "VCLK0", "decode": "DCLK0"}
+_ROCM_SMI_CLOCKS = {"gfx": "sys", "memory": "mem", "soc": "soc"}
 _FILES = {
     "gfx": "pp_dpm_sclk",
     "memory": "pp_dpm_mclk",
@@ -70,6 +72,21 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     return {"current": current, "highest": highest}
 
 
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """Current clocks from gpu_metrics, else from the tables of levels; the highest from these."""
+    current: dict[str, Value] = {}
+    highest: dict[str, Value] = {}
+    for clock, keys in _METRICS_FIELDS.items():
+        current[clock] = mean(*(gpu.metric(key) for key in keys), convert=megahertz)
+        name = _ROCM_SMI_CLOCKS.get(clock)
+        if name is None:
+            continue
+        if isinstance(current[clock], Absent):
+            current[clock] = number(item(gpu.clock(name, POLL), "current"), high=20e9)
+        highest[clock] = number(item(gpu.clock(name, STATIC), "highest"), high=20e9)
+    return {"current": current, "highest": highest}
+
+
 def read_sysfs(gpu: SysfsGpu) -> Fields:
     """From the tables of levels; a table without a mark tells no current clock."""
     current: dict[str, Value] = {}
@@ -92,7 +109,11 @@ COLLECTOR = Collector(
     name="clocks",
     summary="current and highest clocks",
     reading=Clocks,
-    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    readers=(
+        Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_rocm_smi),
+        Reader("sysfs", read_sysfs),
+    ),
     metrics=(
         Metric(
             "amdgpu_clock_hertz",

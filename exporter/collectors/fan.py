@@ -18,6 +18,7 @@ from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -38,8 +39,18 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
 
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     """Speed over maximum, both of fan 0."""
-    speed = number(gpu.call("amdsmi_get_gpu_fan_speed", 0, every=SLOW))
-    highest = number(gpu.call("amdsmi_get_gpu_fan_speed_max", 0, every=SLOW))
+    speed = gpu.call("amdsmi_get_gpu_fan_speed", 0, every=SLOW)
+    return _ratio(speed, gpu.call("amdsmi_get_gpu_fan_speed_max", 0, every=SLOW))
+
+
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """Speed over maximum, both of fan 0."""
+    speed = gpu.get("rsmi_dev_fan_speed_get", "int64", 0, every=SLOW)
+    return _ratio(speed, gpu.get("rsmi_dev_fan_speed_max_get", "uint64", 0, every=SLOW))
+
+
+def _ratio(raw_speed: object, raw_highest: object) -> Fields:
+    speed, highest = number(raw_speed), number(raw_highest)
     ratio: Value
     if isinstance(speed, Absent):
         ratio = speed
@@ -56,7 +67,11 @@ COLLECTOR = Collector(
     name="fan",
     summary="fan speed",
     reading=Fan,
-    readers=(Reader("sysfs", read_sysfs), Reader("amdsmi", read_amdsmi)),
+    readers=(
+        Reader("sysfs", read_sysfs),
+        Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_rocm_smi),
+    ),
     metrics=(
         Metric(
             "amdgpu_fan_speed_ratio",

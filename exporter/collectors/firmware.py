@@ -20,6 +20,7 @@ from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -62,6 +63,16 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     return {"versions": versions}
 
 
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """The numbers of the same files, written as the files have them."""
+    return {
+        "versions": {
+            block: version if isinstance(version, Absent) else _loaded(f"0x{version:08x}")
+            for block, version in gpu.firmware().items()
+        }
+    }
+
+
 def _devices(readings: Sequence[Firmware]) -> dict[tuple[str, str], int]:
     return dict(Counter(pair for reading in readings for pair in reading.versions.items()))
 
@@ -70,7 +81,11 @@ COLLECTOR = Collector(
     name="firmware",
     summary="firmware versions",
     reading=Firmware,
-    readers=(Reader("sysfs", read_sysfs), Reader("amdsmi", read_amdsmi)),
+    readers=(
+        Reader("sysfs", read_sysfs),
+        Reader("rocm_smi", read_rocm_smi),
+        Reader("amdsmi", read_amdsmi),
+    ),
     metrics=(),
     node_metrics=(
         NodeMetric(

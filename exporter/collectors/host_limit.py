@@ -57,7 +57,10 @@ COLLECTOR = Collector(
     name="host_limit",
     summary="time below the clock limit that the host set",
     reading=HostLimit,
-    readers=(Reader("amdsmi", read_amdsmi, per_partition=True),),
+    readers=(
+        Reader("amdsmi", read_amdsmi, per_partition=True),
+        Reader("rocm_smi", read_amdsmi, per_partition=True),
+    ),
     counters=(
         "residency",
         "ticks",

@@ -12,12 +12,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Metric, Reader
-from exporter.sources.guard import item, number, text
+from exporter.sources.guard import counter, item, number, text
 from exporter.sources.session import SLOW, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -68,6 +69,24 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     }
 
 
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """From the calls that describe a device; the UUID in HIP's form, from the unique id."""
+    unique = counter(gpu.get("rsmi_dev_unique_id_get", "uint64", every=STATIC), bits=64)
+    render = number(gpu.get("rsmi_dev_drm_render_minor_get", "uint32", every=STATIC))
+    return {
+        "uuid": unique if isinstance(unique, Absent) else f"GPU-{unique:016x}",
+        "name": gpu.text("rsmi_dev_name_get"),
+        "serial": gpu.text("rsmi_dev_serial_number_get"),
+        "vbios_version": gpu.text("rsmi_dev_vbios_version_get"),
+        "partition_mode": gpu.text("rsmi_dev_compute_partition_get", SLOW),
+        "memory_partition": gpu.text("rsmi_dev_memory_partition_get", SLOW),
+        "vendor_index": str(gpu.index),
+        "oam_id": text(gpu.get("rsmi_dev_xgmi_physical_id_get", "uint16", every=STATIC)),
+        "render_node": render if isinstance(render, Absent) else f"renderD{render}",
+        "numa_node": text(gpu.get("rsmi_topo_numa_affinity_get", "int32", every=STATIC)),
+    }
+
+
 def gfx_target(version: int) -> str:
     """A name such as gfx942 from KFD's decimal gfx_target_version, here 90402."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
@@ -96,7 +115,11 @@ COLLECTOR = Collector(
     name="identity",
     summary="names, serial numbers and indexes of the devices",
     reading=Identity,
-    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    readers=(
+        Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_rocm_smi),
+        Reader("sysfs", read_sysfs),
+    ),
     metrics=(
         Metric(
             "amdgpu_info",

@@ -22,6 +22,7 @@ from exporter.values import NOT_PERMITTED, NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 _KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -134,6 +135,24 @@ def read_amdsmi_vram(gpu: AmdSmiGpu) -> Fields:
     }
 
 
+# rsmi_memory_type_t, the same in all versions
+_ROCM_SMI_TYPES = {"": 0, "visible_": 1, "gtt_": 2}
+
+
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """Exact bytes, from the same files; the bandwidth from gpu_metrics."""
+    fields: dict[str, Value] = {
+        "max_bandwidth": number(gpu.metric("vram_max_bandwidth"), scale=1e9, low=1, high=1e15)
+    }
+    for name, kind in _ROCM_SMI_TYPES.items():
+        if name or not gpu.partitioned:
+            total = gpu.get("rsmi_dev_memory_total_get", "uint64", kind, every=STATIC)
+            used = gpu.get("rsmi_dev_memory_usage_get", "uint64", kind)
+            fields[f"{name}total"] = size = number(total, low=1)
+            fields[f"{name}used"] = _at_most(number(used), size)
+    return fields
+
+
 COLLECTOR = Collector(
     name="memory",
     summary="VRAM, visible VRAM and GTT",
@@ -142,6 +161,7 @@ COLLECTOR = Collector(
         Reader("sysfs", read_sysfs),
         Reader("sysfs", read_sysfs_partition, per_partition=True),
         Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_rocm_smi),
         Reader("amdsmi", read_amdsmi_vram),
     ),
     metrics=(

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporter.collectors.base import Collector, Metric, Rate, Reader
-from exporter.sources.guard import counter, number
+from exporter.sources.guard import counter, item, number
 from exporter.sources.session import STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -94,6 +95,16 @@ def read_amdsmi_link(gpu: AmdSmiGpu) -> Fields:
     return link_from_metrics(gpu.metric)
 
 
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """The replay count through a call, and the link's limits from its table of levels."""
+    levels = gpu.pci_bandwidth(STATIC)
+    return {
+        "replays": counter(gpu.get("rsmi_dev_pci_replay_counter_get", "uint64"), bits=32),
+        "max_transfers": number(item(levels, "transfers", "highest"), low=1, high=1.3e11),
+        "max_width": number(item(levels, "lanes", "highest"), low=1, high=32),
+    }
+
+
 def read_sysfs(gpu: SysfsGpu) -> Fields:
     """The link, from the PCI files."""
 
@@ -142,10 +153,13 @@ COLLECTOR = Collector(
     reading=Pcie,
     readers=(
         Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_amdsmi),  # it has the same table
         Reader("sysfs", read_sysfs),
         Reader("sysfs", read_sysfs_replays),
         Reader("sysfs", read_sysfs_aer),
         Reader("amdsmi", read_amdsmi_link),
+        Reader("rocm_smi", read_amdsmi_link),
+        Reader("rocm_smi", read_rocm_smi),
     ),
     counters=(
         "replays",

@@ -40,7 +40,7 @@ COLLECTOR = Collector(
     name="pcie_traffic",
     summary="PCIe traffic as reported, in a disputed unit",
     reading=PcieTraffic,
-    readers=(Reader("amdsmi", read_amdsmi),),
+    readers=(Reader("amdsmi", read_amdsmi), Reader("rocm_smi", read_amdsmi)),
     counters=("accumulated",),
     metrics=(
         Metric(

@@ -12,6 +12,7 @@ Energy: gpu_metrics energy_accumulator, in units of 2^-16 J (15.259 µJ; the dri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from exporter.values import NOT_SUPPORTED, SENTINEL, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 ENERGY_UNIT = 2.0**-16
@@ -51,6 +53,14 @@ def _of_socket(power: Value, limit: Value) -> tuple[Value, Value]:
     return power, limit
 
 
+def _joules(metric: Callable[[str], object]) -> Value:
+    """From a gpu_metrics table, read by `metric(name)`; both libraries have it."""
+    joules = counter(metric("energy_accumulator"), bits=64, scale=ENERGY_UNIT)
+    if joules == 0:
+        return Absent(SENTINEL, "0: no energy counter, as on a secondary die")
+    return joules
+
+
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     """From gpu_metrics, and the cap from its own call (microwatts)."""
     power, limit = _of_socket(
@@ -62,14 +72,22 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
             item(gpu.call("amdsmi_get_power_cap_info", every=SLOW), "power_cap"), scale=MICROWATT
         ),
     )
-    joules = counter(gpu.metric("energy_accumulator"), bits=64, scale=ENERGY_UNIT)
-    return {
-        "watts": power,
-        "limit_watts": limit,
-        "joules": Absent(SENTINEL, "0: no energy counter, as on a secondary die")
-        if joules == 0
-        else joules,
-    }
+    return {"watts": power, "limit_watts": limit, "joules": _joules(gpu.metric)}
+
+
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """From gpu_metrics, else from hwmon through calls (microwatts)."""
+    power = first(
+        watts(gpu.metric("current_socket_power")), watts(gpu.metric("average_socket_power"))
+    )
+    if isinstance(power, Absent):
+        power = first(
+            watts(gpu.get("rsmi_dev_current_socket_power_get", "uint64"), scale=MICROWATT),
+            watts(gpu.get("rsmi_dev_power_ave_get", "uint64", 0), scale=MICROWATT),
+        )
+    limit = gpu.get("rsmi_dev_power_cap_get", "uint64", 0, every=SLOW)
+    power, limit = _of_socket(power, watts(limit, scale=MICROWATT))
+    return {"watts": power, "limit_watts": limit, "joules": _joules(gpu.metric)}
 
 
 def read_sysfs(gpu: SysfsGpu) -> Fields:
@@ -89,7 +107,11 @@ COLLECTOR = Collector(
     name="power",
     summary="power, power limit and energy",
     reading=Power,
-    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    readers=(
+        Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_rocm_smi),
+        Reader("sysfs", read_sysfs),
+    ),
     counters=("joules",),
     metrics=(
         Metric(

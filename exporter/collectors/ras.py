@@ -4,8 +4,9 @@
     amdgpu_bad_pages{state="retired"} 2
 
 The files ras/*_err_count of the enabled blocks (the bits of ras/features, in the order of enum
-amdgpu_ras_block) and ras/gpu_vram_bad_pages. The libraries read the same files, but swallow a
-failed block and answer zero, so they are not asked. They are read on the slow clock.
+amdgpu_ras_block) and ras/gpu_vram_bad_pages. The libraries read the same files, but AMD SMI
+swallows a failed block and answers zero, so it is not asked; ROCm SMI tells. They are read on the
+slow clock.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Metric, Reader
-from exporter.sources.guard import number
+from exporter.sources.guard import counter, item, number
 from exporter.sources.ras import error_counts
 from exporter.sources.session import SLOW, STATIC
 from exporter.values import Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -84,11 +86,33 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     }
 
 
+_ROCM_SMI_STATES = {"reserved": "retired", "pending": "pending", "unreservable": "unreservable"}
+
+
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """The counts of every enabled block, and the bad pages; this library hides no failure."""
+    fields: dict[str, dict[str, Value]] = {"correctable": {}, "uncorrectable": {}}
+    blocks = gpu.ras_blocks()
+    for block, mask in {} if isinstance(blocks, Absent) else blocks.items():
+        counted = gpu.error_count(mask)
+        for severity, counts in fields.items():
+            counts[block] = counter(item(counted, f"{severity}_err"), bits=64)
+    pages = gpu.page_counts()
+    fields["bad_pages"] = {
+        name: number(item(pages, state)) for state, name in _ROCM_SMI_STATES.items()
+    }
+    return fields
+
+
 COLLECTOR = Collector(
     name="ras",
     summary="ECC and other RAS errors per block, bad pages",
     reading=Ras,
-    readers=(Reader("sysfs", read_sysfs), Reader("amdsmi", read_amdsmi)),
+    readers=(
+        Reader("sysfs", read_sysfs),
+        Reader("rocm_smi", read_rocm_smi),
+        Reader("amdsmi", read_amdsmi),
+    ),
     counters=(
         "correctable",
         "uncorrectable",

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Metric, Reader, Setting
 from exporter.sources.guard import celsius, limit_celsius
-from exporter.sources.session import SLOW
+from exporter.sources.session import POLL, SLOW
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
+    from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
 
@@ -57,6 +58,9 @@ METRICS_FIELDS = {
     "vr_memory": "temperature_vrmem",
 }
 HWMON_LABELS = {"edge": "edge", "junction": "junction", "memory": "mem"}
+# rsmi_temperature_type_t and rsmi_temperature_metric_t, the same in all versions
+ROCM_SMI_SENSORS = {"edge": 0, "junction": 1, "memory": 2}
+_CURRENT, _CRITICAL, _EMERGENCY = 0, 5, 7
 
 
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
@@ -72,6 +76,30 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     return {
         "sensors": {name: celsius(gpu.metric(key)) for name, key in METRICS_FIELDS.items()},
         "hbm_stacks": stacks,
+    }
+
+
+def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
+    """The limits, and the sensors that gpu_metrics lacks, from calls, in millidegrees."""
+
+    def ask(sensor: str, what: int, every: float) -> object:
+        kind = ROCM_SMI_SENSORS[sensor]
+        return gpu.get("rsmi_dev_temp_metric_get", "int64", kind, what, every=every)
+
+    def limits(what: int) -> dict[str, Value]:
+        return {
+            sensor: limit_celsius(ask(sensor, what, SLOW), scale=0.001)
+            for sensor in ROCM_SMI_SENSORS
+        }
+
+    return {
+        "sensors": {
+            sensor: celsius(ask(sensor, _CURRENT, POLL), scale=0.001)
+            for sensor in ROCM_SMI_SENSORS
+            if isinstance(celsius(gpu.metric(METRICS_FIELDS[sensor])), Absent)
+        },
+        "critical": limits(_CRITICAL),
+        "emergency": limits(_EMERGENCY),
     }
 
 
@@ -108,6 +136,8 @@ COLLECTOR = Collector(
     reading=Temperature,
     readers=(
         Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_amdsmi),  # it has the same table
+        Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
         Reader("sysfs", read_sysfs_limits),
     ),

@@ -64,7 +64,7 @@ COLLECTOR = Collector(
     name="throttle",
     summary="throttling by reason, as a share of time",
     reading=Throttle,
-    readers=(Reader("amdsmi", read_amdsmi),),
+    readers=(Reader("amdsmi", read_amdsmi), Reader("rocm_smi", read_amdsmi)),
     counters=(
         "residency",
         "ticks",

@@ -39,7 +39,10 @@ COLLECTOR = Collector(
     name="xcc",
     summary="activity of each compute die",
     reading=Xcc,
-    readers=(Reader("amdsmi", read_amdsmi, per_partition=True),),
+    readers=(
+        Reader("amdsmi", read_amdsmi, per_partition=True),
+        Reader("rocm_smi", read_amdsmi, per_partition=True),
+    ),
     metrics=(
         Metric(
             "amdgpu_xcc_activity_ratio",

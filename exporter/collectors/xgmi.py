@@ -126,7 +126,11 @@ COLLECTOR = Collector(
     name="xgmi",
     summary="XGMI links: traffic, bandwidth, state and errors",
     reading=Xgmi,
-    readers=(Reader("amdsmi", read_amdsmi), Reader("sysfs", read_sysfs)),
+    readers=(
+        Reader("amdsmi", read_amdsmi),
+        Reader("rocm_smi", read_amdsmi),  # it has the same table
+        Reader("sysfs", read_sysfs),
+    ),
     counters=(
         "received",
         "transmitted",

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 from exporter.sources.amdsmi import GpuMetrics
 from exporter.sources.files import Files, read_text
 from exporter.sources.guard import item, text
-from exporter.sources.rocm_smi_library import Loaded
-from exporter.sources.session import POLL, SLOW, STATIC, Memo, UnavailableError
+from exporter.sources.rocm_smi_library import Loaded, load
+from exporter.sources.rocm_smi_tool import RocmSmiToolSession, find
+from exporter.sources.session import POLL, SLOW, STATIC, Memo, Session, UnavailableError
 from exporter.sources.sysfs import KFD, bound_addresses, runtime_suspended
 from exporter.values import BUSY, ERROR, NOT_PERMITTED, NOT_SUPPORTED, SENTINEL, Absent, Value
 
@@ -314,11 +315,11 @@ class RocmSmiGpu:
                 counts[names[page.status]] += 1
         return counts
 
-    def firmware(self) -> Mapping[str, Value]:
+    def firmware(self) -> Mapping[str, int | Absent]:
         """The firmware versions as numbers, by block (`smc`, `ta_ras`); asked once."""
         name = "rsmi_dev_firmware_version_get"
         blocks = self._library.members("rsmi_fw_block_t", "RSMI_FW_BLOCK_")
-        found: dict[str, Value] = {}
+        found: dict[str, int | Absent] = {}
         for block, number in blocks.items():
             version = self.get(name, "uint64", number, every=STATIC)
             found[block] = version if isinstance(version, (int, Absent)) else Absent(ERROR)
@@ -450,3 +451,21 @@ class RocmSmiSession:
             STATIC,
             lambda: [RocmSmiGpu(self, index, address, None, partitioned=True)],
         )
+
+
+def open_session(files: Files) -> Session:
+    """ROCm SMI as this node has it: the library, or where it can't be loaded the command.
+
+    Raises:
+        UnavailableError: there is neither, or the library does not start here.
+    """
+    try:
+        loaded = load()
+    except UnavailableError as no_library:
+        try:
+            return RocmSmiToolSession((find(),), files)
+        except UnavailableError as no_tool:
+            raise UnavailableError(
+                f"{no_library.reason}; {no_tool.reason}", no_library.remedy
+            ) from no_tool
+    return RocmSmiSession(loaded, files)

@@ -228,7 +228,7 @@ class ToolGpu:
         """Not asked for."""
         return Absent(NOT_SUPPORTED, "not asked of rocm-smi")
 
-    def firmware(self) -> Mapping[str, Value]:
+    def firmware(self) -> Mapping[str, int | Absent]:
         """Not asked for."""
         return {}
 
