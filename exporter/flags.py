@@ -1,0 +1,121 @@
+"""The command line. Which flags there are comes from the settings in `exporter.config`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from exporter import __version__
+from exporter.config import (
+    PROGRAM,
+    CollectorInfo,
+    ConfigError,
+    Invocation,
+    Setting,
+    settings,
+    unknown,
+    unknown_setting,
+)
+
+COMMANDS = {
+    "serve": "read the devices and serve their metrics (what happens without a command)",
+    "once": "read the devices once, print the metrics, and exit",
+    "support": "say what each device reports, from which source, and why the rest is absent",
+    "check-config": "check the flags and the file, and exit",
+}
+EXIT_STATUSES = {
+    0: "all went well",
+    1: "a failure at run time",
+    2: "bad usage, configuration or address",
+}
+_FORMATS = ("table", "json")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message.removeprefix("argument "))
+
+
+def parse(argv: Sequence[str], collectors: Iterable[CollectorInfo]) -> Invocation:
+    """What the command line (without the program's name) asks for.
+
+    The values of the settings are checked by `exporter.config.load`, like those of the file.
+
+    Raises:
+        ConfigError: there is no such flag or command, or a flag lacks its value.
+        SystemExit: after `--help` or `--version`, with status 0.
+    """
+    known = settings(collectors)
+    given, rest = _parser(known.values()).parse_known_args(argv)
+    for text in rest:
+        raise ConfigError(
+            _unknown_argument(text, [each.name for each in known.values() if each.flag])
+        )
+    flags = vars(given)
+    command = flags.pop("command")
+    file = flags.pop("config.file", None)
+    if command not in COMMANDS:
+        raise ConfigError(unknown("command", command, COMMANDS))
+    if "format" in flags and command != "support":
+        raise ConfigError("--format: goes with the command support alone")
+    output = flags.pop("format", _FORMATS[0])
+    return Invocation(command, flags, None if file is None else Path(file), output)
+
+
+def _unknown_argument(text: str, names: list[str]) -> str:
+    flag = text.partition("=")[0]
+    if not flag.startswith("-"):
+        return f"unexpected argument {text!r:.80}"
+    name = flag.removeprefix("--").removeprefix("no-")
+    if name.startswith("collector."):
+        return unknown_setting(name, names)
+    own = ("--config.file", "--format", "--help", "--version")
+    return unknown("flag", flag, (), (*(f"--{name}" for name in names), *own))
+
+
+def _parser(known: Iterable[Setting[object]]) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [COMMAND] [FLAG ...]",
+        description="Health and performance of AMD GPUs, for Prometheus.\n\n"
+        + _listing("commands", COMMANDS),
+        epilog=_listing("exit status", EXIT_STATUSES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument(
+        "--config.file", metavar="FILE", help="YAML file with settings; flags win over it"
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, help="of what support prints (default: table)"
+    )
+    groups = {
+        False: parser.add_argument_group("settings"),
+        True: parser.add_argument_group("collectors"),
+    }
+    for setting in known:
+        if setting.flag:
+            _add(groups[setting.name.startswith("collector.")], setting)
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, setting: Setting[object]) -> None:
+    text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%")
+    flag, kind = f"--{setting.name}", setting.kind
+    if not kind.metavar:
+        group.add_argument(
+            flag, dest=setting.name, action=argparse.BooleanOptionalAction, help=text
+        )
+    else:
+        action = "append" if kind.repeatable else "store"
+        group.add_argument(flag, dest=setting.name, action=action, metavar=kind.metavar, help=text)
+
+
+def _listing(title: str, rows: dict[str, str] | dict[int, str]) -> str:
+    lines = (f"  {name!s:14}{text}" for name, text in rows.items())
+    return "\n".join((f"{title}:", *lines))

@@ -1,0 +1,1 @@
+"""Settings, the command line, durations and the log."""
