@@ -1,0 +1,1 @@
+"""What needs memory of earlier polls: assembly field by field, rates, numbers of devices."""

@@ -1,0 +1,167 @@
+"""Puts readings together, field by field: the first source that reports a value wins.
+
+It also knows which readers are still worth asking: one whose every value comes from a source before
+it is left alone until that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.collectors.base import Collector
+from exporter.snapshot import FieldKey
+from exporter.sources.session import DeviceKey
+from exporter.sources.supervisor import SourceReport
+from exporter.values import Absent, FieldValue, Scalar
+
+KEEP_SOURCE = 120.0
+"""Seconds for which a counter waits for the source that it comes from before it takes another."""
+ASK_AGAIN = 3600.0
+"""Seconds after which a source that rests is asked again what it can give."""
+
+
+@dataclass(slots=True)
+class Assembled:
+    """What all sources together told of one device or partition.
+
+    Attributes:
+        values: collector to field to value, absences left out.
+        origins, absences: as in `exporter.snapshot.Device`.
+        time: when it was read, in seconds of the source's clock.
+    """
+
+    values: dict[str, dict[str, Scalar | dict[str, Scalar]]] = field(default_factory=dict)
+    origins: dict[FieldKey, str] = field(default_factory=dict)
+    absences: dict[FieldKey, dict[str, Absent]] = field(default_factory=dict)
+    time: float = 0.0
+
+
+@dataclass(slots=True)
+class _ReaderState:
+    """What a reader gave when it was last asked: the keys with a value, and those it won."""
+
+    offered: set[tuple[DeviceKey, FieldKey]] = field(default_factory=set)
+    won: int = 0
+    asked: bool = False
+
+
+class Assembly:
+    """Assembles polls of the enabled collectors; remembers who won."""
+
+    def __init__(self, collectors: Sequence[Collector[object]]) -> None:
+        self._readers = [
+            (f"{collector.name}/{number}", collector, reader.source)
+            for collector in collectors
+            for number, reader in enumerate(collector.readers)
+        ]
+        self._states = {reader: _ReaderState() for reader, _, _ in self._readers}
+        self._winners: dict[tuple[DeviceKey, FieldKey], str] = {}
+        self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
+        self._rested: dict[str, float] = {}
+
+    def demand(self, source: str) -> tuple[str, ...]:
+        """The readers to ask of a source at the next poll; `simulated` stands for all."""
+        return tuple(
+            reader
+            for reader, _, from_source in self._readers
+            if source in (from_source, "simulated") and not self._shadowed(reader)
+        )
+
+    def _shadowed(self, reader: str) -> bool:
+        state = self._states[reader]
+        return bool(state.offered) and not any(
+            self._winners.get(key, reader) == reader for key in state.offered
+        )
+
+    def may_rest(self, reports: Sequence[SourceReport], source: str, now: float) -> bool:
+        """Whether a source can rest: it won nothing, and all others are up.
+
+        A source that rests is woken when another is down, when a value that it could give has
+        lost its winner, and from time to time.
+        """
+        if any(report.name != source and not (report.up or report.paused) for report in reports):
+            return False
+        states = [self._states[reader] for reader, _, of in self._readers if of == source]
+        if not any(state.asked for state in states):
+            return False
+        if any(key not in self._winners for state in states for key in state.offered):
+            return False
+        if any(state.won for state in states):
+            return False
+        since = self._rested.setdefault(source, now)
+        if now - since > ASK_AGAIN:
+            del self._rested[source]
+            return False
+        return True
+
+    def assemble(self, reports: Sequence[SourceReport], now: float) -> dict[DeviceKey, Assembled]:
+        """One poll's answers, by device and partition; `now` is monotonic, in seconds."""
+        found: dict[DeviceKey, Assembled] = {}
+        winners: dict[tuple[DeviceKey, FieldKey], str] = {}
+        by_source = {report.name: report for report in reports}
+        simulated = by_source.get("simulated")
+        for reader, collector, source in self._readers:
+            report = simulated or by_source.get(source)
+            if report is None or report.paused:
+                continue
+            state = self._states[reader]
+            offered: set[tuple[DeviceKey, FieldKey]] = set()
+            won, asked = 0, False
+            for address, answer in report.answers.items():
+                for partition, by_reader in answer.readings.items():
+                    if reader not in by_reader:
+                        continue
+                    asked = True
+                    device = DeviceKey(address, partition or None)
+                    assembled = found.setdefault(device, Assembled())
+                    assembled.time = max(assembled.time, answer.time)
+                    for name, value in by_reader[reader].items():
+                        for inner, item in _items(value):
+                            place = (collector.name, name, inner)
+                            key = (device, place)
+                            if isinstance(item, Absent):
+                                self._absent(assembled, place, report.name, item)
+                                continue
+                            offered.add(key)
+                            if key in winners:
+                                continue
+                            if name in collector.counters and not self._keeps(key, reader, now):
+                                continue
+                            winners[key] = reader
+                            won += 1
+                            _put(assembled.values, place, item)
+                            assembled.origins[place] = report.name
+            if asked:
+                state.offered, state.won, state.asked = offered, won, True
+        self._winners = winners
+        return found
+
+    @staticmethod
+    def _absent(assembled: Assembled, place: FieldKey, source: str, absent: Absent) -> None:
+        assembled.absences.setdefault(place, {}).setdefault(source, absent)
+
+    def _keeps(self, key: tuple[DeviceKey, FieldKey], reader: str, now: float) -> bool:
+        """Whether a counter may come from this reader: it stays with the one that it came from."""
+        kept = self._counters.get(key)
+        if kept is not None and kept[0] != reader and now - kept[1] < KEEP_SOURCE:
+            return False
+        self._counters[key] = (reader, now)
+        return True
+
+
+def _items(value: FieldValue) -> list[tuple[str, Scalar | Absent]]:
+    return list(value.items()) if isinstance(value, Mapping) else [("", value)]
+
+
+def _put(
+    values: dict[str, dict[str, Scalar | dict[str, Scalar]]], place: FieldKey, item: Scalar
+) -> None:
+    collector, name, inner = place
+    fields = values.setdefault(collector, {})
+    if not inner:
+        fields[name] = item
+        return
+    mapping = fields.setdefault(name, {})
+    if isinstance(mapping, dict):
+        mapping[inner] = item

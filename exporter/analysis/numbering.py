@@ -1,0 +1,111 @@
+"""The number `gpu` of every device: given at first sight, kept for this boot, never given twice.
+
+It is kept in the state directory, so that a restart of the daemon renames nothing and a device that
+is lost stays known. A reboot starts afresh, since the hardware may have been changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+FILE = "devices.json"
+
+
+class StateError(Exception):
+    """The kept numbers can't be read or written; the message says which file, and what to do."""
+
+
+class Numbering:
+    """PCI address to number.
+
+    Args:
+        directory: where the numbers are kept; None keeps them in memory only.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._path = None if directory is None else directory / FILE
+        self._numbers: dict[str, int] = {}
+        self._boot_id: str | None = None
+        self._saved: dict[str, int] = {}
+
+    def open(self, boot_id: str | None) -> None:
+        """Load what an earlier run in this boot kept.
+
+        Raises:
+            StateError: the file is damaged; it is set aside, and the numbers start afresh.
+        """
+        if self._boot_id == boot_id and boot_id is not None:
+            return
+        self._boot_id = boot_id
+        if self._path is None or boot_id is None:
+            return
+        try:
+            kept = json.loads(self._path.read_text())
+            if kept["boot_id"] == boot_id:
+                numbers = {str(address): int(gpu) for address, gpu in kept["gpus"].items()}
+                if len(set(numbers.values())) != len(numbers):
+                    raise ValueError("two devices with one number")
+                self._numbers = {**numbers, **self._numbers}
+                self._saved = dict(numbers)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StateError(
+                f"{self._path} can't be read ({error.strerror}): the numbers of the GPUs start "
+                "afresh; see to the rights of the state directory"
+            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            aside = self._path.with_suffix(".damaged")
+            try:
+                os.replace(self._path, aside)
+            except OSError as failure:
+                raise StateError(
+                    f"{self._path} is damaged ({error}) and can't be set aside "
+                    f"({failure.strerror}): remove it"
+                ) from failure
+            raise StateError(
+                f"{self._path} is damaged ({error}): it is now {aside.name}, and the numbers of "
+                "the GPUs start afresh"
+            ) from error
+
+    def see(self, devices: Mapping[str, int]) -> None:
+        """Give numbers to new devices: the vendor's index of this moment where it is free."""
+        taken = set(self._numbers.values())
+        new = {a: index for a, index in devices.items() if a not in self._numbers}
+        for address, index in sorted(new.items(), key=lambda device: (device[1], device[0])):
+            number = index
+            if number in taken:
+                number = max(taken | set(devices.values())) + 1
+            self._numbers[address] = number
+            taken.add(number)
+
+    def numbers(self) -> Mapping[str, int]:
+        """Every device seen in this boot, and its number."""
+        return self._numbers
+
+    def save(self) -> None:
+        """Write the numbers if they changed, atomically.
+
+        Raises:
+            StateError: it can't be written; the numbers live on in memory.
+        """
+        if self._path is None or self._boot_id is None or self._numbers == self._saved:
+            return
+        text = json.dumps({"boot_id": self._boot_id, "gpus": self._numbers}, indent=1)
+        partial = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(partial, "w") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self._path)
+        except OSError as error:
+            raise StateError(
+                f"{self._path} can't be written ({error.strerror}): after a restart, GPUs may "
+                "get other numbers; see to the rights and the space of the state directory"
+            ) from error
+        self._saved = dict(self._numbers)

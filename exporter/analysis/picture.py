@@ -1,0 +1,216 @@
+"""From the sources' reports to the snapshot of a poll."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from exporter.analysis.assembly import Assembled, Assembly
+from exporter.analysis.derive import Derive
+from exporter.analysis.numbering import Numbering
+from exporter.collectors.base import Collector
+from exporter.snapshot import CollectorHealth, Device, Snapshot
+from exporter.sources.session import DeviceKey
+from exporter.sources.supervisor import SourceReport
+from exporter.values import (
+    BUSY,
+    ERROR,
+    IMPLAUSIBLE,
+    NO_ANSWER,
+    NOT_PERMITTED,
+    SENTINEL,
+    STALE,
+)
+
+REJECTIONS = (SENTINEL, IMPLAUSIBLE, STALE, BUSY, ERROR, NOT_PERMITTED, NO_ANSWER)
+"""Reasons that count as a rejected value; what hardware does not have is not rejected."""
+NODE_TEXTS = (
+    "driver_version",
+    "rocm_version",
+    "kernel_version",
+    "amdsmi_version",
+    "rocm_smi_version",
+    "boot_id",
+)
+"""The labels of amdgpu_node_info."""
+VIEWS = ("pci", "drm", "kfd", "amdsmi", "rocm_smi")
+_STANDING_STILL = frozenset({"identity", "firmware", "partition"})
+"""Collectors whose values are remembered, and so don't show that a device answers."""
+
+
+class Picture:
+    """Builds a snapshot per poll, remembering what rates, counts and numbers need.
+
+    Args:
+        collectors: the enabled ones.
+        interval: seconds between two polls.
+        settings: configured mappings for derived fields.
+        numbering: the numbers of the devices.
+    """
+
+    def __init__(
+        self,
+        collectors: Sequence[Collector[Any]],
+        *,
+        interval: float,
+        settings: Mapping[str, Mapping[str, float]],
+        numbering: Numbering,
+    ) -> None:
+        self.collectors = tuple(collectors)
+        self.assembly = Assembly(self.collectors)
+        self.derive = Derive(interval, settings)
+        self._numbering = numbering
+        self._names = frozenset(collector.name for collector in collectors)
+        self._rejected: Counter[tuple[str, str]] = Counter(
+            {(name, reason): 0 for name in sorted(self._names) for reason in REJECTIONS}
+        )
+
+    def take(
+        self,
+        reports: Sequence[SourceReport],
+        *,
+        sequence: int,
+        timestamp: float,
+        now: float,
+        expected: int | None,
+        on_boot: Callable[[str | None], None],
+    ) -> Snapshot:
+        """One poll.
+
+        Args:
+            reports: of every source.
+            sequence, timestamp, now: number, Unix time and monotonic time of the poll.
+            expected: how many GPUs the node should have, if that is configured.
+            on_boot: called with the boot's id before devices get their numbers.
+        """
+        node = _node(reports)
+        on_boot(node.get("boot_id"))
+        # The first source in the order of preference that lists a device names its number.
+        listed: dict[str, int] = {}
+        for report in reports:
+            for address, index in report.devices.items():
+                listed.setdefault(address, index)
+        self._numbering.see(listed)
+        found = self.assembly.assemble(reports, now)
+        devices: list[Device] = []
+        for address, gpu in sorted(self._numbering.numbers().items(), key=lambda item: item[1]):
+            keys = [key for key in found if key.address == address]
+            down = self._why_down(address, [found[key] for key in keys], reports)
+            suspended = any(
+                report.answers[address].suspended for report in reports if address in report.answers
+            )
+            for key in sorted(keys, key=_partition_order) or [DeviceKey(address)]:
+                devices.append(self._device(key, gpu, found.get(key, Assembled()), down, suspended))
+        return Snapshot(
+            sequence=sequence,
+            timestamp=timestamp,
+            interval=self.derive.interval,
+            simulated=any(report.name == "simulated" for report in reports),
+            devices=tuple(devices),
+            sources=tuple(reports),
+            node=node,
+            views=_views(reports, expected),
+            collectors={c.name: _health(c.name, reports) for c in self.collectors},
+            rejected=dict(self._rejected),
+            resets={name: self.derive.resets[name] for name in sorted(self._names)},
+        )
+
+    def _device(
+        self, key: DeviceKey, gpu: int, assembled: Assembled, down: str, suspended: bool
+    ) -> Device:
+        readings: dict[str, Any] = {}
+        for collector in self.collectors:
+            values = assembled.values.get(collector.name)
+            if values:
+                reading = collector.reading(**values)
+                readings[collector.name] = self.derive.fill(collector, key, reading, assembled.time)
+        for (collector_name, _, _), by_source in assembled.absences.items():
+            for absent in by_source.values():
+                if absent.reason in REJECTIONS:
+                    self._rejected[collector_name, absent.reason] += 1
+        return Device(
+            key=key,
+            gpu=gpu,
+            up=not down,
+            suspended=suspended,
+            why_down=down,
+            readings=readings,
+            origins=assembled.origins,
+            absences={
+                place: absent
+                for place, absent in assembled.absences.items()
+                if place not in assembled.origins
+            },
+        )
+
+    def _why_down(
+        self, address: str, found: Sequence[Assembled], reports: Sequence[SourceReport]
+    ) -> str:
+        """Why a device does not answer; empty if it does."""
+        answered = False
+        for report in reports:
+            if report.up and address in report.unanswered:
+                return report.unanswered[address].detail
+            if address in report.answers:
+                answered = True
+                if report.answers[address].suspended:
+                    return ""
+        if not answered:
+            if any(address in report.devices for report in reports):
+                return "no source reached it"
+            return "it is no longer listed by any source"
+        judged = self._names - _STANDING_STILL or self._names
+        if any(assembled.values.keys() & judged for assembled in found):
+            return ""
+        return "every reading failed" + _first_failure(found)
+
+
+def _first_failure(found: Sequence[Assembled]) -> str:
+    for assembled in found:
+        for by_source in assembled.absences.values():
+            for absent in by_source.values():
+                if absent.reason in (ERROR, STALE, BUSY, NOT_PERMITTED):
+                    return f", the first: {absent.detail}"
+    return ""
+
+
+def _partition_order(key: DeviceKey) -> tuple[int, str]:
+    """The whole device first, then the partitions by number, then what they share."""
+    if key.partition is None:
+        return -1, ""
+    return (int(key.partition), "") if key.partition.isdigit() else (1 << 30, key.partition)
+
+
+def _node(reports: Sequence[SourceReport]) -> dict[str, str]:
+    node: dict[str, str] = {}
+    for name in NODE_TEXTS:
+        for report in reports:
+            value = report.node.get(name)
+            if isinstance(value, str):
+                node.setdefault(name, value)
+    return node
+
+
+def _views(reports: Sequence[SourceReport], expected: int | None) -> dict[str, int]:
+    views: dict[str, int] = {}
+    for view in VIEWS:
+        for report in reports:
+            count = report.node.get(f"devices_{view}")
+            if isinstance(count, int) and report.up:
+                views.setdefault(view, count)
+    if expected is not None:
+        views["expected"] = expected
+    return views
+
+
+def _health(collector: str, reports: Sequence[SourceReport]) -> CollectorHealth:
+    seconds = 0.0
+    success = True
+    for report in reports:
+        if report.up and report.unanswered:
+            success = False
+        for answer in report.answers.values():
+            seconds += answer.durations.get(collector, 0.0)
+            success = success and collector not in answer.errors
+    return CollectorHealth(success, seconds)
