@@ -2,8 +2,9 @@
 
 The child is this machine's own Python, started through the suite's ``ld.so`` with the suite's C
 library and AMD libraries before the machine's own, umockdev's library and our shim preloaded.  No
-root, no mounts, no namespace; the preloading is an option of ``ld.so`` and not an environment
-variable, so programs that the child starts in turn run as usual.
+root, no mounts, no namespace.  The preloading is an option of ``ld.so`` and not an environment
+variable, so programs that the child starts in turn see the real machine; AMD's command-line tools
+need theirs on the simulated one (``children=True``).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.kernel.packages import SuiteRoot, build_shim, suite_root, umockdev_preload
 
-__all__ = ["Launcher", "launcher"]
+__all__ = ["Launcher", "launcher", "tool_launcher"]
 
 
 def _host_library_dirs(triplet: str) -> tuple[str, ...]:
@@ -41,6 +42,8 @@ class Launcher:
     """Folders put before everything on ``PYTHONPATH``: another version of AMD's wrapper, say."""
     rocm: Path | None = None
     """What ``ROCM_PATH`` shall be; the suite's own view unless given."""
+    children: bool = False
+    """Programs that the child starts see the simulated kernel, too."""
     extra: dict[str, str] = field(default_factory=dict)
     """More variables for :meth:`environment`."""
 
@@ -58,7 +61,7 @@ class Launcher:
             "--library-path",
             ":".join(directories),
             "--preload",
-            f"{build_shim()} {umockdev_preload()}",
+            self._preload(),
             self.python,
             *arguments,
         ]
@@ -77,9 +80,21 @@ class Launcher:
         }
         if self.modules:
             added["PYTHONPATH"] = ":".join(str(path) for path in self.modules)
+        if self.children:
+            added["LD_PRELOAD"] = self._preload()
         return {**added, **self.extra}
+
+    @staticmethod
+    def _preload() -> str:
+        # Ours first: umockdev's alone gives up on /dev/dri
+        return f"{build_shim()} {umockdev_preload()}"
 
 
 def launcher(suite: str, tree: Path) -> Launcher:
     """A launcher for a suite by name, fetching what is missing."""
     return Launcher(suite_root(suite), tree)
+
+
+def tool_launcher(suite: str, tree: Path) -> Launcher:
+    """A launcher for AMD's command-line tools, which start programs such as ``cat`` themselves."""
+    return replace(launcher(suite, tree), children=True)

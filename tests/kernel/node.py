@@ -101,7 +101,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90008, compute_units=120, xccs=1,
             vram_bytes=32 * GIB - 16 * MIB, vram_vendor="samsung", vram_bits=4096,
             metrics=(1, 3), power_cap_watts=290, idle_watts=38, pcie_gts=16,
-            xgmi_gbps=23, xgmi_links=3, sclk_mhz=(300, 700, 1502), mclk_mhz=(167, 500, 1000, 1200),
+            xgmi_gbps=23, xgmi_links=3,
+            sclk_mhz=(300, 700, 1502), mclk_mhz=(167, 500, 1000, 1200),
             buses=_MI1XX_BUSES, edge_sensor=True, hbm_sensors=4, power_sensor="average",
             voltage_sensor=True, xgmi_counters=6,
         ),
@@ -111,7 +112,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90010, compute_units=104, xccs=1,
             vram_bytes=64 * GIB - 16 * MIB, vram_vendor="samsung", vram_bits=4096,
             metrics=(1, 3), power_cap_watts=300, idle_watts=42, pcie_gts=16,
-            xgmi_gbps=25, xgmi_links=3, sclk_mhz=(500, 800, 1700), mclk_mhz=(400, 700, 1200, 1600),
+            xgmi_gbps=25, xgmi_links=3,
+            sclk_mhz=(500, 800, 1700), mclk_mhz=(400, 700, 1200, 1600),
             buses=_MI1XX_BUSES, edge_sensor=True, hbm_sensors=4, power_sensor="average",
             voltage_sensor=True,
         ),
@@ -121,7 +123,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90010, compute_units=110, xccs=1,
             vram_bytes=64 * GIB - 16 * MIB, vram_vendor="samsung", vram_bits=4096,
             metrics=(1, 3), power_cap_watts=560, idle_watts=90, pcie_gts=16,
-            xgmi_gbps=25, xgmi_links=4, sclk_mhz=(500, 800, 1700), mclk_mhz=(400, 700, 1200, 1600),
+            xgmi_gbps=25, xgmi_links=4,
+            sclk_mhz=(500, 800, 1700), mclk_mhz=(400, 700, 1200, 1600),
             buses=(0xC1, 0xC6, 0xC9, 0xCE, 0xD1, 0xD6, 0xD9, 0xDE), edge_sensor=True,
             hbm_sensors=4, power_sensor="average", voltage_sensor=True, dies_per_package=2,
         ),
@@ -131,7 +134,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90402, compute_units=304, xccs=8,
             vram_bytes=196592 * MIB, vram_vendor="hynix", vram_bits=8192,
             metrics=(1, 7), power_cap_watts=750, idle_watts=140, pcie_gts=32,
-            xgmi_gbps=32, xgmi_links=7, sclk_mhz=(132, 1285, 2100), mclk_mhz=(900, 1100, 1200, 1300),
+            xgmi_gbps=32, xgmi_links=7,
+            sclk_mhz=(132, 1285, 2100), mclk_mhz=(900, 1100, 1300),
             buses=_MI3XX_BUSES, memory_bandwidth_gbs=5325, xcp_devices=8, ras_aca=True,
         ),
         Model(
@@ -140,7 +144,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90402, compute_units=304, xccs=8,
             vram_bytes=262128 * MIB, vram_vendor="hynix", vram_bits=8192,
             metrics=(1, 7), power_cap_watts=1000, idle_watts=150, pcie_gts=32,
-            xgmi_gbps=32, xgmi_links=7, sclk_mhz=(132, 1285, 2100), mclk_mhz=(900, 1200, 1400, 1500),
+            xgmi_gbps=32, xgmi_links=7,
+            sclk_mhz=(132, 1285, 2100), mclk_mhz=(900, 1200, 1400, 1500),
             buses=_MI3XX_BUSES, memory_bandwidth_gbs=6144, xcp_devices=8, ras_aca=True,
         ),
         Model(
@@ -149,7 +154,8 @@ MODELS: Mapping[str, Model] = {
             gfx_version=90500, compute_units=256, xccs=8,
             vram_bytes=294896 * MIB, vram_vendor="micron", vram_bits=8192,
             metrics=(1, 8), power_cap_watts=1400, idle_watts=250, pcie_gts=32,
-            xgmi_gbps=38, xgmi_links=7, sclk_mhz=(100, 1285, 2400), mclk_mhz=(900, 1300, 1700, 2000),
+            xgmi_gbps=38, xgmi_links=7,
+            sclk_mhz=(100, 1285, 2400), mclk_mhz=(900, 1300, 1700, 2000),
             buses=_MI3XX_BUSES, memory_bandwidth_gbs=8000, xcp_devices=8, ras_aca=True,
         ),
     )
@@ -367,14 +373,14 @@ class Node:
 
     def write(self) -> None:
         """Write the whole tree anew, with the driver loaded."""
-        for name in ("sys", "dev", ".ioctl", ".events", ".perf", ".removed"):
+        for name in ("sys", "dev", "proc", ".ioctl", ".events", ".perf", ".removed"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         self._removed.clear()
         for name in (
             "sys/class/drm", "sys/class/hwmon", "sys/class/net", "sys/class/scsi_host",
             "sys/class/infiniband", "sys/kernel/debug/dri", "sys/bus/event_source/devices",
             "sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/bus/platform/devices",
-            "sys/dev/char", "dev/dri", ".events",
+            "sys/dev/char", "proc", "dev/dri", "dev/shm", ".events",
         ):  # fmt: skip
             (self.root / name).mkdir(parents=True, exist_ok=True)
         self._write_machine()
@@ -383,7 +389,7 @@ class Node:
         self._write_driver()
 
     def _write_machine(self) -> None:
-        """What is there without any GPU: processors, another hwmon chip, the other graphics card."""
+        """What is there without any AMD GPU: processors, a hwmon chip, another graphics card."""
         self.put(self.sysfs("devices/system/cpu/present"), "0-127")
         for node in range(self.cpu_nodes):
             cpus = f"{64 * node}-{64 * node + 63}"
@@ -526,8 +532,7 @@ class Node:
         self.sysfs("kernel/debug/dri", str(gpu.card)).mkdir(parents=True, exist_ok=True)
         self._write_minor(self.device(index), f"card{gpu.card}", gpu.card)
         self._write_minor(self.device(index), f"renderD{gpu.render}", gpu.render)
-        self._write_answers(gpu, gpu.card)
-        self._write_answers(gpu, gpu.render)
+        self._write_answers(gpu)
         # The driver makes a platform device for every partition after the first, in use or not
         for part in range(1, self.model.xcp_devices):
             folder = self.platform(gpu.xcp_platform_first + part - 1)
@@ -540,7 +545,6 @@ class Node:
                 (f"renderD{gpu.render + part}", gpu.render + part),
             ):
                 self._write_minor(folder, name, minor)
-                self._write_answers(gpu, minor)
         self._write_hive(gpu)
         self._write_counters(gpu)
         self._write_metrics(index)
@@ -796,10 +800,13 @@ class Node:
             }
         return files
 
-    def _write_answers(self, gpu: Gpu, minor: int) -> None:
+    def _write_answers(self, gpu: Gpu) -> None:
         """The DRM driver's answers to DRM_IOCTL_AMDGPU_INFO, by query in hexadecimal."""
         model = self.model
-        folder = self.root / ".ioctl" / str(minor)
+        folder = self.root / ".ioctl" / gpu.bdf
+        for offset in range(model.xcp_devices):
+            for minor in (gpu.card + offset, gpu.render + offset):
+                self.link(folder.with_name(str(minor)), folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.link(folder / "device", self.device(gpu.index))
         clocks = (model.sclk_mhz[-1] * 1000, model.mclk_mhz[-1] * 1000)
@@ -1055,17 +1062,21 @@ class Node:
         pid: int,
         gpus: Mapping[int, int],
         *,
+        name: str = "python3",
         sdma_microseconds: int = 1000,
         cu_occupancy: int = 12,
         partition: int = 0,
+        alive: bool = True,
     ) -> None:
         """Let a process use GPUs: ``{gpu: bytes of memory}``.
 
-        KFD is told; the libraries look for the process itself in the real ``/proc``, so the number
-        should be that of a living one (and of none, for a process that died without cleaning up).
+        KFD and DRM are told, and ``/proc/<pid>`` of the tree hides the machine's own process of
+        that number, if there is one.  ``alive=False`` leaves KFD's entry of a process that is gone.
         """
+        self.end_process(pid)
         folder = self.kfd("proc", str(pid))
-        self.put(folder / "pasid", 0x8000 + pid % 1000)
+        pasid = 0x8000 + pid % 1000
+        self.put(folder / "pasid", pasid)
         for queue, (gpu, used) in enumerate(gpus.items()):
             gpu_id = self.gpus[gpu].partitions[partition].gpu_id
             self.put(folder / f"vram_{gpu_id}", used)
@@ -1075,10 +1086,56 @@ class Node:
             self.put(folder / f"queues/{queue}/gpuid", gpu_id)
             self.put(folder / f"queues/{queue}/size", 4096)
             self.put(folder / f"queues/{queue}/type", 0)
+        if alive:
+            self._write_proc(pid, name)
+            for number, (gpu, used) in enumerate(gpus.items()):
+                self._write_descriptor(pid, 7 + number, gpu, partition, used, pasid)
+
+    def _write_proc(self, pid: int, name: str) -> None:
+        """``/proc/<pid>`` as far as monitoring programs read it."""
+        folder = self.root / "proc" / str(pid)
+        started = 1_000 + pid  # clock ticks after boot
+        numbers = "1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0"
+        self.put(folder / "comm", name)
+        self.put(folder / "cmdline", f"{name}\0train.py\0".encode())
+        self.put(folder / "stat", f"{pid} ({name}) S {numbers} {started} 0 0" + " 0" * 28)
+        self.put(folder / "status", f"Name:\t{name}\nState:\tS (sleeping)\nPid:\t{pid}\nPPid:\t1\n"
+                 "Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000")  # fmt: skip
+        self.put(folder / "cgroup", "0::/user.slice")
+        for kind in ("fd", "fdinfo"):
+            (folder / kind).mkdir(exist_ok=True)
+
+    def _write_descriptor(
+        self, pid: int, number: int, gpu: int, partition: int, used: int, pasid: int
+    ) -> None:
+        """An open render node of a process, with the usage that the driver writes into fdinfo."""
+        folder = self.root / "proc" / str(pid)
+        node = f"/dev/dri/renderD{self.gpus[gpu].partitions[partition].render}"
+        link = folder / "fd" / str(number)
+        link.unlink(missing_ok=True)
+        link.symlink_to(node)
+        lines = {
+            "pos": "0",
+            "flags": "02100002",
+            "mnt_id": "26",
+            "ino": "519",
+            "drm-driver": "amdgpu",
+            "drm-client-id": str(100 * (pid % 1000) + number),
+            "drm-pdev": self.gpus[gpu].bdf,
+            "pasid": str(pasid),
+            "drm-memory-vram": f"{used // 1024} KiB",
+            "drm-memory-gtt": "20480 KiB",
+            "drm-memory-cpu": "100 KiB",
+            "drm-engine-gfx": "123456789 ns",
+            "drm-engine-compute": "5 ns",
+        }
+        text = "\n".join(f"{key}:\t{value}" for key, value in lines.items())
+        self.put(folder / "fdinfo" / str(number), text)
 
     def end_process(self, pid: int) -> None:
-        """KFD forgets a process."""
-        shutil.rmtree(self.kfd("proc", str(pid)))
+        """A process ends, and KFD forgets it."""
+        shutil.rmtree(self.kfd("proc", str(pid)), ignore_errors=True)
+        shutil.rmtree(self.root / "proc" / str(pid), ignore_errors=True)
 
     # -------------------------------------------------------------------------- coming and going
 
@@ -1098,17 +1155,15 @@ class Node:
                 os.rename(path, away)
                 record.moved.append((path, away))
 
-        minors = range(self.model.xcp_devices)
-        names = [f"card{described.card + k}" for k in minors]
-        names += [f"renderD{described.render + k}" for k in minors]
         for part in described.partitions:
             take(self.kfd("topology/nodes", str(part.kfd_node)))
-        for name in names:
-            take(self.root / "dev/dri" / name)
-            take(self.sysfs("class/drm", name))
-        for number in [*(described.card + k for k in minors), *(described.render + k for k in minors)]:
-            take(self.sysfs("dev/char", f"226:{number}"))
-            take(self.root / ".ioctl" / str(number))
+        for offset in range(self.model.xcp_devices):
+            for kind, first in (("card", described.card), ("renderD", described.render)):
+                minor = first + offset
+                take(self.root / "dev/dri" / f"{kind}{minor}")
+                take(self.sysfs("class/drm", f"{kind}{minor}"))
+                take(self.sysfs("dev/char", f"226:{minor}"))
+                take(self.root / ".ioctl" / str(minor))
         take(self.sysfs("class/hwmon", f"hwmon{described.hwmon}"))
         take(self.sysfs("bus/pci/drivers/amdgpu", described.bdf))
         take(self.sysfs("bus/pci/devices", described.bdf))
@@ -1131,22 +1186,22 @@ class Node:
             if gpu in self._removed:
                 raise ValueError(f"GPU {gpu} is removed: restore it first")
             shutil.rmtree(self.device(gpu))
-        for path in ("module/amdgpu", "bus/pci/drivers/amdgpu", "class/kfd", "devices/virtual/kfd"):
-            shutil.rmtree(self.sysfs(path), ignore_errors=True)
+        for name in ("module/amdgpu", "bus/pci/drivers/amdgpu", "class/kfd", "devices/virtual/kfd"):
+            shutil.rmtree(self.sysfs(name), ignore_errors=True)
         shutil.rmtree(self.root / ".ioctl", ignore_errors=True)
         shutil.rmtree(self.root / ".perf", ignore_errors=True)
         for folder in self.sysfs("devices/platform").glob("amdgpu_xcp_*"):
             shutil.rmtree(folder)
         for pattern in ("class/drm/*", "class/hwmon/*", "dev/char/*", "bus/platform/devices/*"):
-            for path in self.sysfs().glob(pattern):
-                if not path.exists():  # the links into folders that are gone
-                    path.unlink()
-        for path in (self.root / "dev/dri").iterdir():
-            if not self.sysfs("class/drm", path.name).exists():
-                path.unlink()
+            for link in self.sysfs().glob(pattern):
+                if not link.exists():  # it led into a folder that is gone
+                    link.unlink()
+        for device in (self.root / "dev/dri").iterdir():
+            if not self.sysfs("class/drm", device.name).exists():
+                device.unlink()
         (self.root / "dev/kfd").unlink()
-        for gpu in self.gpus:
-            self._write_pci(gpu)
+        for described in self.gpus:
+            self._write_pci(described)
 
     def load_driver(self) -> None:
         """Load amdgpu again: the counters start over."""

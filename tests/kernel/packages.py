@@ -1,9 +1,9 @@
 """Fetch AMD's libraries and other tools into a cache folder, without root and without installing.
 
-Debian packages are downloaded with an apt state of our own (so neither the machine's sources nor its
-package lists are touched) and unpacked with ``dpkg-deb -x``.  Every result is a folder that appears
-by one rename, so a reader never sees half of it; a lock file keeps two processes from doing the
-same work.  With a filled cache no command is run at all.
+Debian packages are downloaded with an apt state of our own, so that neither the machine's sources
+nor its package lists are touched, and unpacked with ``dpkg-deb -x``.  Every result is a folder that
+appears by one rename, so a reader never sees half of it; a lock file keeps two processes from doing
+the same work.  With a filled cache no command is run at all.
 
 ``python -m tests.kernel.packages`` fetches everything that the test-suite uses.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -50,7 +51,7 @@ _TOP_PACKAGES = {
     "sid": ("rocm-smi", "amd-smi"),
 }
 _COMMON_PACKAGES = ("libc6", "libstdc++6", "libgcc-s1")
-_LAYOUT = 2  # part of the folder names: raise it when what is unpacked changes
+_LAYOUT = 3  # part of the folder names: raise it when what is unpacked changes
 
 MIRROR_VARIABLE = "AMDGPU_EXPORTER_DEBIAN_MIRROR"
 CACHE_VARIABLE = "AMDGPU_EXPORTER_CACHE"
@@ -77,7 +78,7 @@ class SuiteRoot:
     """Debian version of every unpacked package."""
 
     def upstream(self, package: str) -> str | None:
-        """The upstream version of a package (``6.1.2`` for ``6.1.2+ds-2``), None if it is absent."""
+        """The upstream version of a package, ``6.1.2`` for ``6.1.2+ds-2``; None if it is absent."""
         version = self.versions.get(package)
         if version is None:
             return None
@@ -109,7 +110,7 @@ class SuiteRoot:
 
 
 def cache_dir() -> Path:
-    """The cache folder, made on first use: ``$AMDGPU_EXPORTER_CACHE`` or ``<repository>/.cache``."""
+    """The cache folder, in ``$AMDGPU_EXPORTER_CACHE`` or ``<repository>/.cache``."""
     configured = os.environ.get(CACHE_VARIABLE)
     path = Path(configured) if configured else Path(__file__).resolve().parents[2] / ".cache"
     path = path / "kernel"
@@ -273,6 +274,9 @@ def _rocm_view(root: Path, view: Path) -> None:
             # some look for it beside the library, others in ROCm's own folder
             _link(found[0].parent / stem, found[0])
             _link(view / "lib" / stem, found[0])
+    # ROCm SMI 6.4 opens libdrm by the names of its -dev packages, which any ROCm node has
+    for library in (root / "usr/lib").glob("*/libdrm*.so.[0-9]"):
+        _link(library.with_suffix(""), library)
     for name, path in (
         ("share/amd_smi", "usr/share/amd_smi"),
         ("libexec/rocm_smi", "usr/libexec/rocm_smi"),
@@ -346,8 +350,6 @@ def umockdev_preload() -> Path:
 
 def build_shim() -> Path:
     """Compile ``shim.c`` into the cache; it is compiled anew when its text changes."""
-    import hashlib
-
     source = Path(__file__).with_name("shim.c")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
 
@@ -392,16 +394,21 @@ def main() -> int:
     try:
         for suite in SUITES:
             found = suite_root(suite)
-            print(f"{suite}: AMD SMI {found.amd_smi or '-'}, ROCm SMI {found.rocm_smi or '-'}")
-        print(f"umockdev: {umockdev_preload()}")
-        print(f"shim: {build_shim()}")
-        print(f"prometheus: {debian_tool('prometheus')}")
+            _say(f"{suite}: AMD SMI {found.amd_smi or '-'}, ROCm SMI {found.rocm_smi or '-'}")
+        _say(f"umockdev: {umockdev_preload()}")
+        _say(f"shim: {build_shim()}")
+        _say(f"prometheus: {debian_tool('prometheus')}")
         for version in WHEELS:
-            print(f"amdsmi {version}: {amdsmi_wheel(version)}")
+            _say(f"amdsmi {version}: {amdsmi_wheel(version)}")
     except FetchError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

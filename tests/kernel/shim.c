@@ -7,6 +7,8 @@
  *   events    AMDKFD_IOC_SMI_EVENTS gives a FIFO, <tree>/.events/<gpu id>; whoever writes a line into it
  *             plays the kernel.
  *   counters  perf_event_open of a PMU type from 4000 up reads <tree>/.perf/<type>/<config in hex>.
+ *   mutexes   the libraries' /dev/shm/rocm_smi_* and the like lie in <tree>/dev/shm, so that nodes and
+ *             tests don't wait for each other (a process killed inside a call leaves them locked).
  *   faults    rules in <tree>/.faults, read anew when that file changes.  The syntax stands in README.md.
  *
  * Faults are made where a file is opened, not where it is read: C's stdio reads with an internal call
@@ -22,6 +24,7 @@
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -536,6 +539,58 @@ int ioctl(int fd, unsigned long request, ...) {
   }
   return NEXT(int, "ioctl", int, unsigned long, ...)(fd, request, argument);
 }
+
+/* ------------------------------------------------------------------ shared memory */
+
+/* The tree's file for the libraries' shared mutexes; 0 for anybody else's shared memory. */
+static int shared_file(const char *name, char *to, size_t size) {
+  size_t n;
+  const char *root = tree(&n);
+  if (*name == '/') name++;
+  if (!root || (strncmp(name, "rocm_smi", 8) && strncmp(name, "amdsmi", 6) && strncmp(name, "amd_smi", 7))) return 0;
+  snprintf(to, size, "%s/dev/shm/%s", root, name);
+  return 1;
+}
+int shm_open(const char *name, int flags, mode_t mode) {
+  char file[PATH_MAX];
+  if (!shared_file(name, file, sizeof file)) return NEXT(int, "shm_open", const char *, int, mode_t)(name, flags, mode);
+  return syscall(SYS_openat, AT_FDCWD, file, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+int shm_unlink(const char *name) {
+  char file[PATH_MAX];
+  if (!shared_file(name, file, sizeof file)) return NEXT(int, "shm_unlink", const char *)(name);
+  return syscall(SYS_unlinkat, AT_FDCWD, file, 0);
+}
+
+/* ------------------------------------------------------------------ processes */
+
+/* The tree's file for a path below /proc/<pid>, if the tree has that process. */
+static int process_file(const char *path, char *to, size_t size) {
+  size_t n;
+  int end = 0;
+  unsigned pid;
+  const char *root = tree(&n);
+  if (!root || sscanf(path, "/proc/%u%n", &pid, &end) != 1 || (path[end] && path[end] != '/')) return 0;
+  snprintf(to, size, "%s/proc/%u", root, pid);
+  if (syscall(SYS_faccessat, AT_FDCWD, to, F_OK)) return 0;
+  snprintf(to, size, "%s%s", root, path);
+  return 1;
+}
+/* umockdev leaves a link alone that leads nowhere, as the descriptors of a simulated process do. */
+ssize_t readlink(const char *path, char *to, size_t size) {
+  char file[PATH_MAX];
+  if (!process_file(path, file, sizeof file)) return NEXT(ssize_t, "readlink", const char *, char *, size_t)(path, to, size);
+  return syscall(SYS_readlinkat, AT_FDCWD, file, to, size);
+}
+/* A process of the tree lives, as far as a library can ask; it can't be killed. */
+int kill(pid_t pid, int signal) {
+  char path[PATH_MAX], file[PATH_MAX];
+  snprintf(path, sizeof path, "/proc/%d", (int)pid);
+  if (pid > 0 && !signal && process_file(path, file, sizeof file)) return 0;
+  return NEXT(int, "kill", pid_t, int)(pid, signal);
+}
+
+/* ------------------------------------------------------------------ perf counters */
 
 /* perf_event_open has no C function: it comes through syscall(2). */
 long syscall(long number, ...) {
