@@ -321,7 +321,7 @@ class Config:
         "web.listen-address",
         _ADDRESSES,
         (":10450",),
-        "Address to serve on: HOST:PORT, [HOST]:PORT or :PORT for all. Repeatable.",
+        "Address to serve on: HOST:PORT, [IPV6]:PORT, or :PORT for all of the node's. Repeatable.",
         live=False,
     )
     telemetry_path: str = _setting(
@@ -375,6 +375,7 @@ class Config:
         "How a line of the log looks.",
         live=False,
     )
+    # The two of the memory are an assumption: none are published for MI200 and MI300.
     edge_warning: float | None = _fallback("edge", "warning", None)
     edge_critical: float | None = _fallback("edge", "critical", None)
     junction_warning: float | None = _fallback("junction", "warning", None)

@@ -161,8 +161,7 @@ class Faults:
         for followed, course in list(self._courses.items()):
             if course.since is not None and followed not in current:
                 self._end(course, now)
-            if course.flapping_told is not None:
-                self._flap(course, now)
+            self._flap(course, now)
             if course.since is None and course.starts[-1] <= now - self._window:
                 del self._courses[followed]
                 self._full = False

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from config.collectors import COLLECTORS
 from exporter.config import (
     MAX_FILE_BYTES,
     Config,
@@ -25,6 +24,8 @@ from exporter.config import (
     settings,
 )
 from exporter.flags import parse
+
+from .collectors import COLLECTORS
 
 DEFAULT_COLLECTORS = ("temperature", "xgmi")
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from config.collectors import COLLECTORS
 from exporter import __version__
 from exporter.config import ConfigError, Invocation, settings
 from exporter.flags import COMMANDS, EXIT_STATUSES, parse
+
+from .collectors import COLLECTORS
 
 
 def test_nothing_given() -> None:
