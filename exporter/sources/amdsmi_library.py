@@ -93,6 +93,10 @@ class Loaded:
     wrapper_path: str
 
 
+class _NoDriverError(UnavailableError):
+    """Another copy of AMD SMI would not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A wrapper: its package's folder, and the ROCm in which it shall look for the library."""
@@ -115,14 +119,17 @@ def load(environment: MutableMapping[str, str] = os.environ, root: str = "/") ->
         UnavailableError: there is no usable copy; the reason names each that was tried.
     """
     # A poller that is killed inside the library must not leave a lock behind for all others.
-    environment["RSMI_MUTEX_THREAD_ONLY"] = "1"  # up to ROCm 7.0
-    environment.pop("AMDSMI_MUTEX_CROSS_PROCESS", None)  # since
+    # Libraries up to 7.0 know the first, later ones the second; 6.1.2 knows neither and does.
+    environment["RSMI_MUTEX_THREAD_ONLY"] = "1"
+    environment.pop("AMDSMI_MUTEX_CROSS_PROCESS", None)
     candidates = _candidates(environment, Path(root))
     failures: list[UnavailableError] = []
     for candidate in candidates:
         try:
             with _rocm_named(environment, candidate.rocm), _stdout_to_stderr():
                 return _load(candidate)
+        except _NoDriverError:
+            raise
         except UnavailableError as error:
             failures.append(error)
             _forget()
@@ -138,7 +145,7 @@ def load(environment: MutableMapping[str, str] = os.environ, root: str = "/") ->
 
 def _candidates(environment: MutableMapping[str, str], root: Path) -> list[_Candidate]:
     """Every wrapper that there is, in order of preference, each folder once."""
-    versioned = sorted(root.glob("opt/rocm-*"), key=lambda path: _number(path.name), reverse=True)
+    versioned = sorted(root.glob("opt/rocm-*"), key=lambda path: _parts(path.name), reverse=True)
     homes = [
         Path(environment[name]) for name in ("ROCM_PATH", "ROCM_HOME") if environment.get(name)
     ]
@@ -208,9 +215,7 @@ def _load(candidate: _Candidate) -> Loaded:
     version = _wrapper_version(candidate.folder, sizes)
     library_version = _version(library)
     if not _match(version, sizes, library_version):
-        raise _mismatch(
-            candidate, version, f"the library {library_version} at {path}", library_version
-        )
+        raise _mismatch(candidate, version, library_version, path)
     return Loaded(api, version, library_version, path, str(candidate.folder))
 
 
@@ -269,24 +274,21 @@ def _mismatch(
     candidate: _Candidate, version: str, library_version: str, where: str
 ) -> UnavailableError:
     number = _number(library_version)
-    package = next(
-        (
-            f", or pip install 'amdsmi=={layout.rocm}.*'"
-            for layout in reversed(_LAYOUTS)
-            if layout.first <= number <= layout.last
-        ),
-        "",
+    rocm = next(
+        (layout.rocm for layout in reversed(_LAYOUTS) if layout.first <= number <= layout.last),
+        "with that library",
     )
     return UnavailableError(
         f"the wrapper {version} at {candidate.folder} does not match the library "
         f"{library_version} at {where}",
-        f"set ROCM_PATH to the ROCm that the library belongs to{package}",
+        f"install the Python package amdsmi of ROCm {rocm}, or set ROCM_PATH to the ROCm whose "
+        "library shall be used",
     )
 
 
 def _wrapper_version(folder: Path, sizes: tuple[int, ...]) -> str:
     """As the wrapper's `_version.py` says; before 6.1 it has none, so by its structures."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         told = re.search(r'__version__ = "([^"]+)"', (folder / "_version.py").read_text())
         if told is not None:
             return told.group(1)
@@ -298,34 +300,54 @@ def _size(wrapper: Any, name: str) -> int:
     return 0 if structure is None else ctypes.sizeof(structure)
 
 
+class _VersionAnswer(ctypes.Structure):
+    """amdsmi_version_t as far as all releases agree, with room for more than any has.
+
+    The numbers before the text moved: up to 6.3 a year comes first, in 6.4 it isn't filled, and
+    in 7.0 it is gone.
+    """
+
+    _fields_ = (
+        ("numbers", ctypes.c_uint32 * 4),
+        ("text", ctypes.c_char_p),
+        ("room", ctypes.c_ubyte * 232),
+    )
+
+
 def _version(library: ctypes.CDLL) -> str:
     """The library's version, asked without trusting any structure of the wrapper's.
 
-    Its first three numbers are year, major and minor up to 6.4, and major, minor and release
-    since: AMD SMI's version either way. Older libraries tell it only while initialised.
+    Older libraries tell it only while initialised.
     """
-    answer = (ctypes.c_uint32 * 64)()  # the structure has 24 or 28 bytes
+    answer = _VersionAnswer()
     # subscripts, unlike attributes, give functions that the wrapper hasn't declared types for
     ask = library["amdsmi_get_lib_version"]
     status = ask(ctypes.byref(answer))
     if status == _NOT_INITIALISED:
         status = library["amdsmi_init"](ctypes.c_uint64(_INIT_AMD_GPUS))
         if status == _NO_DRIVER:
-            raise UnavailableError("the amdgpu driver is not loaded (status 34)", "modprobe amdgpu")
+            raise _NoDriverError(
+                "AMD SMI: the amdgpu driver is not loaded (status 34)", "modprobe amdgpu"
+            )
         if not status:
             status = ask(ctypes.byref(answer))
             library["amdsmi_shut_down"]()
-    if status:
+    told = re.match(rb"\d+\.\d+(\.\d+)?", answer.text or b"")
+    if status or told is None:
         raise UnavailableError(
             f"{_file_of(library)} does not tell its version (status {status})",
             "see what `amd-smi version` says, and the kernel log",
         )
-    return ".".join(str(part) for part in answer[:3])
+    return told.group().decode()
+
+
+def _parts(version: str) -> Number:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _number(version: str) -> Number:
     """The first two numbers of a version, which say what structures there are."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    return _parts(version)[:2]
 
 
 def _match(version: str, sizes: tuple[int, ...], library_version: str) -> bool:
