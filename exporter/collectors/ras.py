@@ -94,7 +94,7 @@ def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
     fields: dict[str, dict[str, Value]] = {"correctable": {}, "uncorrectable": {}}
     blocks = gpu.ras_blocks()
     for block, mask in {} if isinstance(blocks, Absent) else blocks.items():
-        counted = gpu.error_count(mask)
+        counted = gpu.error_count(block, mask)
         for severity, counts in fields.items():
             counts[block] = counter(item(counted, f"{severity}_err"), bits=64)
     pages = gpu.page_counts()

@@ -12,6 +12,7 @@ fills in keeps all ones, AMD's own mark for "no value".
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,24 +22,47 @@ from exporter.sources.guard import item, text
 from exporter.sources.rocm_smi_library import Loaded, load
 from exporter.sources.rocm_smi_tool import RocmSmiToolSession, find
 from exporter.sources.session import POLL, SLOW, STATIC, Memo, Session, UnavailableError
-from exporter.sources.sysfs import KFD, bound_addresses, runtime_suspended
-from exporter.values import BUSY, ERROR, NOT_PERMITTED, NOT_SUPPORTED, SENTINEL, Absent, Value
+from exporter.sources.sysfs import KFD, PCI_DEVICES, bound_addresses, runtime_suspended
+from exporter.values import (
+    BUSY,
+    ERROR,
+    IMPLAUSIBLE,
+    NOT_PERMITTED,
+    NOT_SUPPORTED,
+    SENTINEL,
+    STALE,
+    Absent,
+    Value,
+)
 
 T = TypeVar("T")
 _REASONS = {
-    "RSMI_STATUS_NOT_SUPPORTED": NOT_SUPPORTED,
-    "RSMI_STATUS_NOT_YET_IMPLEMENTED": NOT_SUPPORTED,
-    "RSMI_STATUS_NOT_FOUND": NOT_SUPPORTED,
-    "RSMI_STATUS_NO_DATA": NOT_SUPPORTED,
-    "RSMI_STATUS_SETTING_UNAVAILABLE": NOT_SUPPORTED,
-    "RSMI_STATUS_PERMISSION": NOT_PERMITTED,
-    "RSMI_STATUS_BUSY": BUSY,
+    2: NOT_SUPPORTED,
+    4: NOT_PERMITTED,
+    9: NOT_SUPPORTED,  # not yet implemented
+    10: NOT_SUPPORTED,  # not found
+    14: NOT_SUPPORTED,  # no data
+    16: BUSY,
+    18: NOT_SUPPORTED,  # setting unavailable
 }
+"""Status codes (rsmi_status_t) with a meaning; the numbers are the same in all versions."""
 _MARGIN = 8192
 """Bytes behind every structure, in case that the library knows a longer one."""
+_FORMATS = (1, 2, 3)
+"""The formats of gpu_metrics that there are (kgd_pp_interface.h): 1 for GPUs, others for APUs."""
+_CLOCK_LEVELS = re.compile(r"(?:(?:\d+|S): *\d+Mhz *\*?\s*)*", re.IGNORECASE)
+_SHAPES = {
+    "ras/features": re.compile(r"feature mask: 0x[0-9a-f]+\s*", re.IGNORECASE),
+    "ras/gpu_vram_bad_pages": re.compile(
+        r"(?:0x[0-9a-f]+ : 0x[0-9a-f]+ : [RPF]\s*)*", re.IGNORECASE
+    ),
+    "pp_dpm_pcie": re.compile(r"(?:\d+: *[\d.]+GT/s, *x\d+ *(?:\d+Mhz)? *\*?\s*)*", re.IGNORECASE),
+}
+_ERROR_COUNT = re.compile(r"ue: \d+\s+ce: \d+(?:\s+de: \d+)?\s*")
 _TEXT_SIZE = 256
 _MOST_PAGES = 100_000
 _RESERVED_BLOCK = 1 << 63
+_CLOCK_FILES = {"sys": "sclk", "df": "fclk", "dcef": "dcefclk", "soc": "socclk", "mem": "mclk"}
 _ALIASES = ("first", "last", "invalid")
 
 _U16, _U32, _U64 = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
@@ -166,7 +190,7 @@ class Library:
         if not status:
             return None
         known = self._statuses.get(status, "unknown")
-        return Absent(_REASONS.get(known, ERROR), f"{name}: {known} ({status})")
+        return Absent(_REASONS.get(status, ERROR), f"{name}: {known} ({status})")
 
     def ask(self, name: str, kind: Any, *arguments: object) -> Any | Absent:
         """Call a function with one out-parameter of the ctypes type `kind`, which is last."""
@@ -242,8 +266,11 @@ class RocmSmiGpu:
 
         def ask() -> object:
             types = self._library.members("rsmi_clk_type_t", "RSMI_CLK_TYPE_")
-            if name not in types:
+            if name not in types or name not in _CLOCK_FILES:
                 return Absent(NOT_SUPPORTED, f"this version has no clock {name}")
+            unsafe = self._unsafe(f"pp_dpm_{_CLOCK_FILES[name]}", _CLOCK_LEVELS)
+            if unsafe is not None:
+                return unsafe
             kind = self._library.structure("rsmi_frequencies_t")
             answer = self._library.ask("rsmi_dev_gpu_clk_freq_get", kind, self.index, types[name])
             return answer if isinstance(answer, Absent) else _level(answer, answer.frequency)
@@ -257,6 +284,9 @@ class RocmSmiGpu:
         """
 
         def ask() -> object:
+            unsafe = self._unsafe("pp_dpm_pcie")
+            if unsafe is not None:
+                return unsafe
             kind = self._library.structure("rsmi_pcie_bandwidth_t")
             answer = self._library.ask("rsmi_dev_pci_bandwidth_get", kind, self.index)
             if isinstance(answer, Absent):
@@ -268,29 +298,42 @@ class RocmSmiGpu:
 
     def ras_blocks(self) -> Mapping[str, int] | Absent:
         """The blocks whose errors are counted, by name (`umc`), with their masks."""
-        enabled = self.get("rsmi_dev_ecc_enabled_get", "uint64", every=SLOW)
-        if isinstance(enabled, Absent) or not isinstance(enabled, int):
-            return enabled if isinstance(enabled, Absent) else Absent(ERROR, repr(enabled))
+        enabled = self._keep(SLOW, self._enabled, "ras_blocks")
+        if isinstance(enabled, Absent):
+            return enabled
         blocks = self._library.members("rsmi_gpu_block_t", "RSMI_GPU_BLOCK_")
         return {name: mask for name, mask in blocks.items() if mask & enabled & ~_RESERVED_BLOCK}
 
-    def error_count(self, mask: int) -> object:
+    def _enabled(self) -> int | Absent:
+        unsafe = self._unsafe("ras/features")
+        if unsafe is not None:
+            return unsafe
+        answer = self._library.ask("rsmi_dev_ecc_enabled_get", ctypes.c_uint64, self.index)
+        return answer if isinstance(answer, Absent) else int(answer.value)
+
+    def error_count(self, block: str, mask: int) -> object:
         """The errors of a RAS block since the driver was loaded: `correctable_err` and so on."""
 
         def ask() -> object:
+            unsafe = self._unsafe(f"ras/{block}_err_count", _ERROR_COUNT)
+            if unsafe is not None:
+                return unsafe
             kind = self._library.structure("rsmi_error_count_t")
             answer = self._library.ask(
                 "rsmi_dev_ecc_count_get", kind, self.index, ctypes.c_uint64(mask)
             )
             return answer if isinstance(answer, Absent) else plain(answer)
 
-        return self._keep(SLOW, ask, "rsmi_dev_ecc_count_get", mask)
+        return self._keep(SLOW, ask, "error_count", mask)
 
     def page_counts(self) -> Mapping[str, int] | Absent:
         """How many VRAM pages are `reserved`, `pending` and `unreservable`."""
         return self._keep(SLOW, self._page_counts, "pages")
 
     def _page_counts(self) -> Mapping[str, int] | Absent:
+        unsafe = self._unsafe("ras/gpu_vram_bad_pages")
+        if unsafe is not None:
+            return unsafe
         name = "rsmi_dev_memory_reserved_pages_get"
         count = ctypes.c_uint32(0)
         failed = self._library.call(name, self.index, ctypes.byref(count), None)
@@ -324,6 +367,19 @@ class RocmSmiGpu:
             version = self.get(name, "uint64", number, every=STATIC)
             found[block] = version if isinstance(version, (int, Absent)) else Absent(ERROR)
         return found
+
+    def _unsafe(self, path: str, shape: re.Pattern[str] | None = None) -> Absent | None:
+        """Why the library must not be asked about a file; None where it may.
+
+        Where the file has another form than it expects, a library built with assertions (Debian's)
+        ends the process, and where it can't be read, 6.1 answers success and zero.
+        """
+        content = self._session.file(self.address, path)
+        if isinstance(content, Absent):
+            return content
+        if not (shape or _SHAPES[path]).fullmatch(content):
+            return Absent(ERROR, f"{path}: {content[:40]!r}")
+        return None
 
     def _keep(self, every: float, ask: Callable[[], T], *key: object) -> T:
         if every == POLL:
@@ -360,7 +416,8 @@ class RocmSmiSession:
         files: to see whether devices came or went, and whether one sleeps.
 
     Raises:
-        UnavailableError: the library does not start here, or sees no GPU where the kernel does.
+        UnavailableError: the driver is not loaded, the library does not start here, or it sees no
+            GPU where the kernel does.
     """
 
     def __init__(self, loaded: Loaded, files: Files) -> None:
@@ -372,19 +429,31 @@ class RocmSmiSession:
         self._generation = self._kfd_generation()
         self._tables: dict[str, object] = {}
         self._judges: dict[str, GpuMetrics] = {}
-        failed = self.library.call("rsmi_init", ctypes.c_uint64(0))
-        if failed is not None:
-            raise UnavailableError(
-                f"ROCm SMI {loaded.version}: {failed.detail}",
-                "see the kernel log; before ROCm 6.0 the library does not start where hwmon has "
-                "no in0_label, as on MI300: install a newer one, or AMD SMI",
-            )
+        self._read: dict[str, bytes] = {}
+        self._start()
         self._sockets = self._enumerate()
         if not self._sockets and self._bound:
             raise UnavailableError(
                 f"ROCm SMI lists no GPU, but the driver is bound to {len(self._bound)}",
                 "look for a second copy of librocm_smi64 in LD_PRELOAD or LD_LIBRARY_PATH",
             )
+
+    def _start(self) -> None:
+        failed = self.library.call("rsmi_init", ctypes.c_uint64(0))
+        if failed is None:
+            return
+        if not self._bound:
+            raise UnavailableError(
+                f"ROCm SMI: the amdgpu driver is not loaded ({failed.detail})", "modprobe amdgpu"
+            )
+        raise UnavailableError(
+            f"ROCm SMI{self._named()}: {failed.detail}",
+            "see the kernel log; before ROCm 6.0 the library does not start where hwmon has no "
+            "in0_label, as on MI300: install a newer one, or AMD SMI",
+        )
+
+    def _named(self) -> str:
+        return "" if isinstance(self._version, Absent) else f" {self._version}"
 
     def _kfd_generation(self) -> str | Absent:
         return read_text(self._files, f"{KFD}/topology/generation_id")
@@ -411,16 +480,34 @@ class RocmSmiSession:
             for order, (index, number) in enumerate(group)
         ]
 
+    def file(self, address: str, path: str) -> str | Absent:
+        """A file of a PCI device."""
+        return read_text(self._files, f"{PCI_DEVICES}/{address}/{path}")
+
     def gpu_metrics(self, address: str) -> object:
         """The table of this poll, read at most once per poll, or why there is none."""
         if address not in self._tables:
-            kind = self.library.structure("rsmi_gpu_metrics_t") or SharedMetrics
-            index = self._sockets[address][0].index
-            answer = self.library.ask("rsmi_dev_gpu_metrics_info_get", kind, index)
-            table = answer if isinstance(answer, Absent) else plain(answer)
             judge = self._judges.setdefault(address, GpuMetrics())
-            self._tables[address] = judge.judge(table, self.memo.now)
+            self._tables[address] = judge.judge(self._table(address), self.memo.now)
         return self._tables[address]
+
+    def _table(self, address: str) -> object:
+        kind = self.library.structure("rsmi_gpu_metrics_t") or SharedMetrics
+        index = self._sockets[address][0].index
+        answer = self.library.ask("rsmi_dev_gpu_metrics_info_get", kind, index)
+        if isinstance(answer, Absent):
+            return answer
+        revision = answer.common_header.format_revision
+        if revision not in _FORMATS:  # 5.2 passes on whatever it has read
+            return Absent(IMPLAUSIBLE, f"gpu_metrics: its header tells format {revision}")
+        # From 6.0 on the library has one table for all devices. Where it can't read that of one
+        # device, it reports success and hands out what it read last, of whatever device.
+        raw = bytes(answer)
+        for other, theirs in self._read.items():
+            if other != address and raw == theirs:
+                return Absent(STALE, f"gpu_metrics: the library handed out that of {other}")
+        self._read[address] = raw
+        return plain(answer)
 
     def node(self) -> Mapping[str, Value]:
         return {"rocm_smi_version": self._version, "devices_rocm_smi": len(self._sockets)}

@@ -96,6 +96,11 @@ def _quiet() -> Iterator[io.StringIO]:
         os.close(nowhere)
 
 
+def _printable(said: str) -> str:
+    """Without the escape sequences that colour a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", said)
+
+
 def _import(binding: str) -> tuple[ModuleType, Any]:
     """Import the binding file and let it load its library."""
     folder = os.path.dirname(binding)
@@ -149,7 +154,7 @@ def load(environment: MutableMapping[str, str] = os.environ, root: str = "/") ->
     for binding in bindings:
         path = _library_for(binding, override)
         if path is None:
-            failures.append(f"no librocm_smi64.so for {binding}")
+            failures.append(f"no library at {override or _NAME} for {binding}")
             continue
         environment[_OVERRIDE] = path  # so that the file does not search by itself
         with _quiet() as printed:
@@ -157,8 +162,8 @@ def load(environment: MutableMapping[str, str] = os.environ, root: str = "/") ->
                 module, library = _import(binding)
                 return Loaded(module, library, _version(module, library), binding, path)
             except (Exception, SystemExit) as error:  # whatever AMD's file does, it is not ours
-                said = " ".join(printed.getvalue().split())
-                failures.append(f"{binding}: {type(error).__name__} {error} {said}"[:300])
+                said = " ".join([type(error).__name__, str(error), *printed.getvalue().split()])
+                failures.append(f"{binding}: {_printable(said)[:200]}")
         for name in ("rsmiBindings", "rsmiBindingsInit"):
             sys.modules.pop(name, None)
     raise UnavailableError(

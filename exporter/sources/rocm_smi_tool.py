@@ -220,7 +220,7 @@ class ToolGpu:
         """Not asked for: the tool takes long for it, and prints a table even in JSON."""
         return Absent(NOT_SUPPORTED, "not asked of rocm-smi")
 
-    def error_count(self, mask: int) -> object:
+    def error_count(self, block: str, mask: int) -> object:
         """Not asked for."""
         return Absent(NOT_SUPPORTED, "not asked of rocm-smi")
 
