@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import yaml
 
 from exporter.durations import format_duration, parse_duration
-from exporter.web.address import parse_address
+from exporter.web.address import ListenAddress, parse_address
 
 T = TypeVar("T")
 
@@ -38,7 +38,8 @@ class ConfigError(Exception):
     """The command line or the file is wrong; the text is one line that says where and how."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        line = " ".join(message.split())
+        super().__init__(line if len(line) < 1000 else f"{line[:600]} … {line[-300:]}")
 
 
 class CollectorInfo(Protocol):
@@ -184,15 +185,14 @@ def _directory(value: object) -> Path:
     return Path(_text("a directory", value))
 
 
-def _addresses(value: object) -> tuple[str, ...]:
-    texts = _texts("addresses such as :10450", value)
-    seen: dict[object, str] = {}
-    for text in texts:
+def _addresses(value: object) -> tuple[ListenAddress, ...]:
+    addresses: dict[ListenAddress, str] = {}
+    for text in _texts("addresses such as :10450", value):
         address = parse_address(text)
-        if address in seen:
-            raise ValueError(f"{seen[address]} and {text} are the same address")
-        seen[address] = text
-    return tuple(texts)
+        if address in addresses:
+            raise ValueError(f"{addresses[address]} and {text} are the same address")
+        addresses[address] = text
+    return tuple(addresses)
 
 
 def _sources(value: object) -> tuple[str, ...]:
@@ -243,7 +243,13 @@ _LIMIT = Kind("celsius", "CELSIUS", _limit, "{:g}".format, _number_of_text)
 _INTERVAL = Kind("duration", "DURATION", _interval, format_duration)
 _PATH = Kind("path", "PATH", _path)
 _DIRECTORY = Kind("directory", "DIRECTORY", _directory)
-_ADDRESSES = Kind("list of addresses", "ADDRESS", _addresses, ", ".join, repeatable=True)
+_ADDRESSES = Kind(
+    "list of addresses",
+    "ADDRESS",
+    _addresses,
+    lambda value: ", ".join(map(str, value)),
+    repeatable=True,
+)
 _SOURCES = Kind("list of names", "SOURCES", _sources, ",".join)
 _SIMULATION = Kind("mapping", "", _simulation, lambda _: "the model's own")
 
@@ -317,10 +323,10 @@ class Limits(NamedTuple):
 class Config:
     """All settings, checked. `Config()` holds the defaults, with no collector on."""
 
-    listen_addresses: tuple[str, ...] = _setting(
+    listen_addresses: tuple[ListenAddress, ...] = _setting(
         "web.listen-address",
         _ADDRESSES,
-        (":10450",),
+        (ListenAddress("", 10450),),
         "Address to serve on: HOST:PORT, [IPV6]:PORT, or :PORT for all of the node's. Repeatable.",
         live=False,
     )

@@ -24,6 +24,7 @@ from exporter.config import (
     settings,
 )
 from exporter.flags import parse
+from exporter.web.address import ListenAddress
 
 from .collectors import COLLECTORS
 
@@ -63,7 +64,7 @@ def test_defaults() -> None:
     config = of()
 
     assert Config(collectors=DEFAULT_COLLECTORS) == config
-    assert (":10450",) == config.listen_addresses
+    assert (ListenAddress("", 10450),) == config.listen_addresses
     assert "/metrics" == config.telemetry_path
     assert 40 == config.max_requests
     assert config.enable_lifecycle is False
@@ -111,7 +112,7 @@ log:
   format: json
 """
 CHANGED = Config(
-    listen_addresses=("127.0.0.1:1", "[::1]:2"),
+    listen_addresses=(ListenAddress("127.0.0.1", 1), ListenAddress("::1", 2)),
     telemetry_path="/gpu/metrics",
     max_requests=0,
     enable_lifecycle=True,
@@ -253,10 +254,20 @@ def test_wrong_flags(flag: str, message: str) -> None:
 
 
 def test_duplicate_addresses() -> None:
-    """An address is served on once."""
-    error = error_of("--web.listen-address=:1", "--web.listen-address=:1")
+    """An address is served on once, however it is written."""
+    same = error_of("--web.listen-address=:1", "--web.listen-address=:1")
+    equal = error_of("--web.listen-address=[::1]:1", "--web.listen-address=[0::1]:1")
 
-    assert "--web.listen-address: ':1' is named twice" == error
+    assert "--web.listen-address: ':1' is named twice" == same
+    assert "--web.listen-address: [::1]:1 and [0::1]:1 are the same address" == equal
+
+
+def test_long_errors(write: Write) -> None:
+    """The message stays short and keeps its place, however long the text that is wrong."""
+    error = error_of(file=write(f"web: {{listen-address: {'x' * 100_000}}}"))
+
+    assert len(error) < 1000
+    assert error.startswith("x.yml:1:7: web.listen-address: ")
 
 
 def test_wrong_environment() -> None:
@@ -464,5 +475,5 @@ def test_example_in_the_reference(write: Write) -> None:
     assert shown is not None
     config = of(file=write(shown[1]))
 
-    assert ("127.0.0.1:10450", "[::1]:10450") == config.listen_addresses
+    assert ["127.0.0.1:10450", "[::1]:10450"] == [*map(str, config.listen_addresses)]
     assert Limits(90.0, 100.0) == config.temperature_limits["memory"]
