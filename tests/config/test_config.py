@@ -412,7 +412,9 @@ def said(file: Path) -> str | None:
 @given(YAML.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary())
 @example(b"%YAML 1." + b"9" * 5000 + b"\n---\n")
 @example(b'"\\UFFFFFFFF"')
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
+@hypothesis_settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500, deadline=None
+)
 def test_any_file(write: Write, data: bytes) -> None:
     """Any text, and any bytes, either give settings or one line of what is wrong."""
     file = write(data)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.log import FaultInfo, Faults, set_up
@@ -251,6 +251,7 @@ def test_too_many() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=400), st.sampled_from([1, 7, 60]))
+@settings(deadline=None)
 def test_never_a_flood(course: list[bool], step: int) -> None:
     """However a fault comes and goes, an hour has few lines, and the last told state is right."""
     log = Recorder()
