@@ -186,6 +186,10 @@ _AER_UNCORRECTABLE = (
     "MalfTLP", "ECRC", "UnsupReq", "ACSViol", "UncorrIntErr", "BlockedTLP", "AtomicOpBlocked",
     "TLPBlockedErr", "PoisonTLPBlocked",
 )  # fmt: skip
+_TAIL = (
+    "gfx_below_host_limit_ppt_acc", "gfx_below_host_limit_thm_acc", "gfx_low_utilization_acc",
+    "gfx_below_host_limit_total_acc",
+)  # fmt: skip
 AER_TOTALS = {"correctable": "COR", "nonfatal": "NONFATAL", "fatal": "FATAL"}
 
 
@@ -246,12 +250,15 @@ class Node:
         partitions: int = 1,
         metrics: tuple[int, int] | None = None,
         other: Other | None = None,
+        xcp_metrics: bool | None = None,
     ) -> None:
         """Describe a node; :meth:`write` puts it into the folder.
 
         :param partitions: 8 puts every GPU into CPX mode
         :param metrics: version of ``gpu_metrics`` in place of the model's own
         :param other: a GPU of another vendor that is ``card0``
+        :param xcp_metrics: whether the driver has that file for each partition; unless given, it
+            has if it is so new that ``gpu_metrics`` is of version 1.8 or later
         """
         self.root = Path(root).resolve()
         self.model = MODELS[model] if isinstance(model, str) else model
@@ -260,6 +267,10 @@ class Node:
         if partitions not in (1, self.model.xccs):
             raise ValueError(f"{self.model.name} has 1 or {self.model.xccs} partitions")
         self.metrics_version = metrics or self.model.metrics
+        if self.metrics_version not in blob.VERSIONS:
+            raise ValueError(f"no gpu_metrics version {self.metrics_version}")
+        newer = self.model.xcp_devices > 1 and self.metrics_version >= (1, 8)
+        self.xcp_metrics = newer if xcp_metrics is None else xcp_metrics
         self.partitions = partitions
         self.other = other
         self.cpu_nodes = 2 if count > 1 else 1
@@ -280,9 +291,18 @@ class Node:
         partitions: int = 1,
         metrics: tuple[int, int] | None = None,
         other: Other | None = None,
+        xcp_metrics: bool | None = None,
     ) -> Node:
         """Describe a node and write it."""
-        node = cls(root, model, count, partitions=partitions, metrics=metrics, other=other)
+        node = cls(
+            root,
+            model,
+            count,
+            partitions=partitions,
+            metrics=metrics,
+            other=other,
+            xcp_metrics=xcp_metrics,
+        )
         node.write()
         return node
 
@@ -667,8 +687,12 @@ class Node:
                 "current_uclk": model.mclk_mhz[0] + i,
                 "padding": 0,
             }
-            for part in range(self.partitions):
-                values |= self._partition_values(i, part)
+            parts = [self._partition_values(i, part) for part in range(self.partitions)]
+            if self.metrics_version == (1, 9):
+                values |= self._flat_values(i, parts)
+            else:
+                for part, own in enumerate(parts):
+                    values |= {f"xcp{part}_{name}": value for name, value in own.items()}
         return values
 
     def _partition_values(self, gpu: int, part: int) -> dict[str, Value]:
@@ -676,18 +700,50 @@ class Node:
         dies = range(self.model.xccs // self.partitions)
         media = range(4 if self.partitions == 1 else 1)
         jpeg = (40 if self.metrics_version >= (1, 8) else 32) // (4 if self.partitions > 1 else 1)
-        prefix = f"xcp{part}_"
         return {
-            prefix + "gfx_busy_inst": [10 + gpu + 5 * part + k for k in dies],
-            prefix + "jpeg_busy": [0] * jpeg,
-            prefix + "vcn_busy": [gpu + k for k in media],
-            prefix + "gfx_busy_acc": [5_000 + 100 * gpu + 10 * part + k for k in dies],
-            prefix + "gfx_below_host_limit_acc": [600 + 10 * gpu + part for _ in dies],
-            prefix + "gfx_below_host_limit_ppt_acc": [700 + 10 * gpu + part for _ in dies],
-            prefix + "gfx_below_host_limit_thm_acc": [800 + 10 * gpu + part for _ in dies],
-            prefix + "gfx_low_utilization_acc": [900 + 10 * gpu + part for _ in dies],
-            prefix + "gfx_below_host_limit_total_acc": [1_000 + 10 * gpu + part for _ in dies],
+            "gfx_busy_inst": [10 + gpu + 5 * part + k for k in dies],
+            "jpeg_busy": [0] * jpeg,
+            "vcn_busy": [gpu + k for k in media],
+            "gfx_busy_acc": [5_000 + 100 * gpu + 10 * part + k for k in dies],
+            "gfx_below_host_limit_acc": [600 + 10 * gpu + part for _ in dies],
+            "gfx_below_host_limit_ppt_acc": [700 + 10 * gpu + part for _ in dies],
+            "gfx_below_host_limit_thm_acc": [800 + 10 * gpu + part for _ in dies],
+            "gfx_low_utilization_acc": [900 + 10 * gpu + part for _ in dies],
+            "gfx_below_host_limit_total_acc": [1_000 + 10 * gpu + part for _ in dies],
         }
+
+    def _flat_values(self, gpu: int, parts: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+        """Version 1.9 has the dies of all partitions in one row, and temperatures of each chip."""
+        values: dict[str, Value] = {
+            "temperature_hbm": [46 + gpu + 2 * k for k in range(8)],
+            "temperature_aid": [50 + gpu + k for k in range(2)],
+            "temperature_xcd": [54 + gpu + k for k in range(8)],
+            "vcn_busy": [gpu + k for k in range(4)],
+            "jpeg_busy": [0] * 40,
+        }
+        for name in ("gfx_busy_inst", "gfx_busy_acc", *_TAIL):
+            row: list[int] = []
+            for part in parts:
+                row += _list(part[name])
+            values[name] = row
+        return values
+
+    def partition_state(self, gpu: int, part: int) -> dict[str, Value]:
+        """The values of a partition's ``xcp_metrics``, taken from :attr:`state`."""
+        state = self.state[gpu]
+        values = {name: state[name] for name in ("current_socclk", "current_vclk0",
+                  "current_dclk0", "current_uclk")}  # fmt: skip
+        dies = self.model.xccs // self.partitions
+        mine = slice(part * dies, (part + 1) * dies)
+        values["current_gfxclk"] = _list(state["current_gfxclk"])[mine]
+        for name in ("gfx_busy_inst", "jpeg_busy", "vcn_busy", "gfx_busy_acc", *_TAIL):
+            if f"xcp{part}_{name}" in state:
+                values[name] = state[f"xcp{part}_{name}"]
+            elif name in ("jpeg_busy", "vcn_busy"):
+                values[name] = state[name]
+            else:
+                values[name] = _list(state[name])[mine]
+        return values
 
     def _attributes(self, gpu: Gpu) -> dict[str, str | int | bytes]:
         """The driver's attributes in the PCI folder."""
@@ -969,6 +1025,14 @@ class Node:
 
     def _write_metrics(self, gpu: int) -> None:
         self.put(self.device(gpu, "gpu_metrics"), blob.pack(self.metrics_version, self.state[gpu]))
+        if not self.xcp_metrics:
+            return
+        for part in range(self.partitions):
+            data = blob.pack_partition(self.metrics_version, self.partition_state(gpu, part))
+            folder = self.device(gpu)
+            if part:
+                folder = self.platform(self.gpus[gpu].xcp_platform_first + part - 1)
+            self.put(folder / "xcp/xcp_metrics", data)
 
     def break_metrics(self, gpu: int, fault: MetricsFault) -> None:
         """Make a GPU's ``gpu_metrics`` wrong; :meth:`metrics` without arguments repairs it."""
@@ -1104,6 +1168,8 @@ class Node:
         self.put(folder / "cgroup", "0::/user.slice")
         for kind in ("fd", "fdinfo"):
             (folder / kind).mkdir(exist_ok=True)
+        (folder / "exe").symlink_to(f"/usr/bin/{name}")
+        (folder / "fd/3").symlink_to("/dev/kfd")  # AMD SMI 10.1 lists no process without it
 
     def _write_descriptor(
         self, pid: int, number: int, gpu: int, partition: int, used: int, pasid: int
@@ -1256,6 +1322,10 @@ def _levels(values: Sequence[int], current: int) -> str:
         f"{number}: {value}Mhz{' *' if number == current else ''}"
         for number, value in enumerate(values)
     )
+
+
+def _list(value: Value) -> list[int]:
+    return [value] if isinstance(value, int) else list(value)
 
 
 def _number(value: Value) -> int:
