@@ -334,7 +334,11 @@ class Config:
         "web.telemetry-path", _PATH, "/metrics", "Where the metrics are served.", live=False
     )
     max_requests: int = _setting(
-        "web.max-requests", _COUNT, 40, "How many scrapes are answered at once; 0 is no limit."
+        "web.max-requests",
+        _COUNT,
+        40,
+        "How many scrapes are answered at once; 0 is no limit.",
+        live=False,
     )
     enable_lifecycle: bool = _setting(
         "web.enable-lifecycle",
@@ -350,7 +354,8 @@ class Config:
         "sources",
         _SOURCES,
         SOURCES,
-        "Where readings come from, the preferred first, with commas between: "
+        "Where readings come from, with commas between; of two that give a value the collector "
+        "chooses: "
         f"{', '.join(SOURCES)}; or {SIMULATED}, alone, for a node that is made up.",
         live=False,
     )

@@ -45,6 +45,7 @@ class Picture:
     Args:
         collectors: the enabled ones.
         interval: seconds between two polls.
+        pace: how much faster than real time the readings' clock runs (a simulated node's).
         settings: configured mappings for derived fields.
         numbering: the numbers of the devices.
     """
@@ -56,10 +57,12 @@ class Picture:
         interval: float,
         settings: Mapping[str, Mapping[str, float]],
         numbering: Numbering,
+        pace: float = 1.0,
     ) -> None:
         self.collectors = tuple(collectors)
+        self._interval = interval
         self.assembly = Assembly(self.collectors)
-        self.derive = Derive(interval, settings)
+        self.derive = Derive(interval * pace, settings)
         self._numbering = numbering
         self._names = frozenset(collector.name for collector in collectors)
         self._rejected: Counter[tuple[str, str]] = Counter(
@@ -105,7 +108,7 @@ class Picture:
         return Snapshot(
             sequence=sequence,
             timestamp=timestamp,
-            interval=self.derive.interval,
+            interval=self._interval,
             simulated=any(report.name == "simulated" for report in reports),
             devices=tuple(devices),
             sources=tuple(reports),

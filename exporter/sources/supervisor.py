@@ -625,8 +625,11 @@ def _decode(answer: Mapping[str, object]) -> Answer:
 class Supervisor:
     """All sources together: one poll asks them at once and waits for those that may answer."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, sources: Sequence[Source], stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         self.sources = tuple(sources)
+        self._stopping = stopping
         self._polls = 0
 
     def poll(self) -> list[SourceReport]:
@@ -643,7 +646,7 @@ class Supervisor:
                 for source in self.sources
                 if (until := source.wait_until()) is not None and until > now
             ]
-            if not waits:
+            if not waits or self._stopping():
                 return [source.report() for source in self.sources]
             # Short enough to notice deadlines of workers that no poll waits for.
             self._select(min(min(waits) - now, 0.5))

@@ -71,10 +71,13 @@ def _open_sysfs(_: str) -> Opened:
 
 
 def _open_simulated(argument: str) -> Opened:
+    from exporter.simulation.clock import SimulatedClock
     from exporter.simulation.source import open_sessions
     from exporter.simulation.spec import SimulationSpec
 
-    amdsmi, sysfs, clock = open_sessions(SimulationSpec.from_json(argument))
+    spec = SimulationSpec.from_json(argument)
+    clock = SimulatedClock(spec.speed, spec.started)
+    amdsmi, sysfs = open_sessions(spec, clock)
     return Opened({"amdsmi": amdsmi, "sysfs": sysfs}, clock.now)
 
 

@@ -1,0 +1,99 @@
+"""The command `amdgpu-exporter`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.collectors import COLLECTORS
+from exporter.config import Config, ConfigError, Invocation, load
+from exporter.daemon import Daemon, Reader
+from exporter.exposition.families import Status
+from exporter.exposition.page import MetricsPage
+from exporter.exposition.support import support_json, support_table
+from exporter.flags import parse
+from exporter.log import set_up
+from exporter.sources.supervisor import Launcher
+from exporter.web.server import ListenError
+
+OK, FAILED, BAD_USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None, launcher: Launcher | None = None) -> int:
+    """Run a command; the exit status is 0, 1 for a failure at run time, 2 for bad usage.
+
+    Args:
+        arguments: those of the process by default.
+        launcher: how workers are started, where it is not by this interpreter alone.
+    """
+    try:
+        invocation = parse(sys.argv[1:] if arguments is None else arguments, COLLECTORS)
+        config = load(invocation, COLLECTORS)
+        set_up(config.log_level, config.log_format)
+        return _COMMANDS[invocation.command](invocation, config, launcher)
+    except (ConfigError, ListenError) as error:
+        sys.stderr.write(f"amdgpu-exporter: {error}\n")
+        return BAD_USAGE
+    except BrokenPipeError:
+        # The reader of the output has gone, as `head` does; Python would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _serve(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
+    Daemon(config, lambda: load(invocation, COLLECTORS), launcher).run()
+    return OK
+
+
+def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
+    reader = Reader(config, launcher)
+    try:
+        snapshot = reader.poll()
+    finally:
+        reader.stop()
+    status = Status(reload_successful=True, reload_timestamp=snapshot.timestamp)
+    page = MetricsPage(snapshot, reader.picture.collectors, lambda: status, process=False)
+    sys.stdout.write(page.render()[1].decode())
+    sys.stdout.flush()
+    return _status(any(report.up for report in snapshot.sources), "no source could be read")
+
+
+def _support(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
+    every = replace(config, collectors=tuple(collector.name for collector in COLLECTORS))
+    reader = Reader(every, launcher)
+    try:
+        snapshot = reader.poll()
+    finally:
+        reader.stop()
+    report = support_json if invocation.format == "json" else support_table
+    sys.stdout.write(report(snapshot, COLLECTORS) + "\n")
+    sys.stdout.flush()
+    return _status(any(source.up for source in snapshot.sources), "no source could be read")
+
+
+def _check_config(invocation: Invocation, config: Config, _: Launcher | None) -> int:
+    where = f" in {invocation.file}" if invocation.file else ""
+    sys.stdout.write(
+        f"the settings{where} are good: {len(config.collectors)} collectors, "
+        f"sources {', '.join(config.sources)}\n"
+    )
+    return OK
+
+
+def _status(good: bool, problem: str) -> int:
+    if not good:
+        sys.stderr.write(f"amdgpu-exporter: {problem}; `amdgpu-exporter support` says why\n")
+    return OK if good else FAILED
+
+
+_COMMANDS = {
+    "serve": _serve,
+    "once": _once,
+    "support": _support,
+    "check-config": _check_config,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

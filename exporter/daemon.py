@@ -1,0 +1,348 @@
+"""The daemon: builds the parts, runs the poll loop, starts and stops everything.
+
+The one module that knows all layers. Polling happens in the main thread, serving in the web
+server's own; between them stands one reference to the latest snapshot and its rendered pages.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+
+import structlog
+
+from exporter import __version__
+from exporter.analysis.faults import faults
+from exporter.analysis.numbering import Numbering, StateError
+from exporter.analysis.picture import Picture
+from exporter.collectors import BY_NAME
+from exporter.config import Config, ConfigError, changes_needing_restart
+from exporter.durations import parse_duration
+from exporter.exposition.document import snapshot_json
+from exporter.exposition.families import Status
+from exporter.exposition.landing import landing_html
+from exporter.exposition.page import FilterError, MetricsPage
+from exporter.log import Faults, set_up
+from exporter.simulation.spec import SimulationSpec
+from exporter.snapshot import Snapshot
+from exporter.sources.supervisor import Launcher, Limits, PythonLauncher, Source, Supervisor
+from exporter.web.app import Page
+from exporter.web.server import WebServer
+
+log = structlog.get_logger(__name__)
+
+STOP_TIMEOUT = 5.0
+"""Seconds that requests under way get when the daemon stops."""
+SIMULATED = "simulated"
+
+
+class Reader:
+    """Supervisor and picture together: one call, one snapshot. What `once` and `support` use.
+
+    Args:
+        config: the settings in force.
+        launcher: how workers are started.
+        stopping: asked while a poll waits; true ends the wait.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        launcher: Launcher | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._numbering = Numbering(config.state_directory)
+        self._pace = 1.0
+        argument = ""
+        if config.sources == (SIMULATED,):
+            spec = SimulationSpec.parse(config.simulation, duration=parse_duration)
+            self._pace, argument = spec.speed, spec.to_json()
+        limits = Limits(config.poll_interval)
+        self._sources = [
+            Source(name, launcher or PythonLauncher(), limits, argument=argument)
+            for name in config.sources
+        ]
+        self._supervisor = Supervisor(self._sources, stopping)
+        self._sequence = 0
+        self._seen: frozenset[str] = frozenset()
+        self.state_error = ""
+        self._expected = config.expected_gpus
+        self._interval = config.poll_interval
+        self._settings = _fallback_limits(config)
+        self.picture = self._new_picture(config)
+
+    def apply(self, config: Config) -> None:
+        """Take over the settings that can change while running."""
+        self._expected = config.expected_gpus
+        settings = _fallback_limits(config)
+        same = (
+            tuple(c.name for c in self.picture.collectors) == config.collectors
+            and self._interval == config.poll_interval
+            and self._settings == settings
+        )
+        if same:
+            return
+        self._interval, self._settings = config.poll_interval, settings
+        self.picture = self._new_picture(config)
+        for source in self._sources:
+            source.limits = replace(source.limits, interval=config.poll_interval)
+
+    def _new_picture(self, config: Config) -> Picture:
+        return Picture(
+            [BY_NAME[name] for name in config.collectors],
+            interval=config.poll_interval,
+            pace=self._pace,
+            settings=self._settings,
+            numbering=self._numbering,
+        )
+
+    def poll(self) -> Snapshot:
+        """One poll of every source."""
+        self._sequence += 1
+        for source in self._sources:
+            source.readers = self.picture.assembly.demand(source.name)
+        reports = self._supervisor.poll()
+        now = time.monotonic()
+        snapshot = self.picture.take(
+            reports,
+            sequence=self._sequence,
+            timestamp=time.time(),
+            now=now,
+            expected=self._expected,
+            on_boot=self._open_numbering,
+        )
+        self._keep(self._numbering.save)
+        for source, report in zip(self._sources, reports, strict=True):
+            rest = len(self._sources) > 1 and self.picture.assembly.may_rest(
+                reports, source.name, now
+            )
+            if rest and report.up:
+                source.pause()
+            elif source.paused and not rest:
+                source.resume()
+        listed = frozenset(address for report in reports for address in report.devices)
+        if not listed <= self._seen:
+            for source in self._sources:
+                source.hurry()  # a driver was loaded, or a device came: others may work now
+        self._seen = listed
+        return snapshot
+
+    def _open_numbering(self, boot_id: str | None) -> None:
+        self._keep(lambda: self._numbering.open(boot_id))
+
+    def _keep(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except StateError as error:
+            if str(error) != self.state_error:
+                log.warning("state can't be kept", reason=str(error))
+            self.state_error = str(error)
+
+    def stop(self) -> None:
+        """End the workers."""
+        self._supervisor.stop()
+
+
+def _fallback_limits(config: Config) -> dict[str, dict[str, float]]:
+    """The configured temperature limits under the names that collectors ask for."""
+    return {
+        f"temperature_{severity}": {
+            sensor: limit
+            for sensor, limits in config.temperature_limits.items()
+            if (limit := getattr(limits, severity)) is not None
+        }
+        for severity in ("warning", "critical")
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the web shows: a snapshot and its pages, replaced together at every poll."""
+
+    snapshot: Snapshot
+    metrics: MetricsPage
+
+
+class Daemon:
+    """`amdgpu-exporter serve`.
+
+    Args:
+        config: the settings to start with.
+        reload: reads the settings again; raises `ConfigError`.
+        launcher: how workers are started.
+    """
+
+    def __init__(
+        self, config: Config, reload: Callable[[], Config], launcher: Launcher | None = None
+    ) -> None:
+        self._config = config
+        self._load = reload
+        self._log_format = config.log_format
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._reload_lock = threading.Lock()
+        self._reload_requested = False
+        self._hang_up = False
+        self._shown: _Shown | None = None
+        self._reload_ok = True
+        self._reloaded_at = time.time()
+        self._reader = Reader(config, launcher, self._stopping.is_set)
+        self._faults = Faults(log)
+        self.web = WebServer(
+            self,
+            listen=[str(address) for address in config.listen_addresses],
+            telemetry_path=config.telemetry_path,
+            max_requests=config.max_requests,
+            enable_lifecycle=config.enable_lifecycle,
+        )
+
+    # ------------------------------------------------------------------ the site
+
+    def metrics(
+        self, accept: str, accept_gzip: bool, collect: tuple[str, ...], exclude: tuple[str, ...]
+    ) -> Page:
+        """The metrics page of the latest poll."""
+        shown = self._shown
+        if shown is None:
+            return _text(503, "the first poll has not ended yet")
+        try:
+            content_type, body = shown.metrics.render(
+                accept, compress=accept_gzip, collect=collect, exclude=exclude
+            )
+        except FilterError as error:
+            return _text(400, str(error))
+        return Page(200, content_type, body, "gzip" if accept_gzip else None)
+
+    def landing(self) -> Page:
+        """The page for people."""
+        shown = self._shown
+        return Page(
+            200,
+            "text/html; charset=utf-8",
+            landing_html(shown.snapshot if shown else None, self._config.telemetry_path),
+        )
+
+    def snapshot(self) -> Page:
+        """The latest poll as JSON."""
+        shown = self._shown
+        if shown is None:
+            return _text(503, "the first poll has not ended yet")
+        return Page(200, "application/json", snapshot_json(shown.snapshot))
+
+    def ready(self) -> str | None:
+        """None once the first poll has ended, whatever it found."""
+        return None if self._shown is not None else "the first poll has not ended yet"
+
+    def reload(self) -> str | None:
+        """Read the settings again; the error in one line, and the old ones stay, if that fails."""
+        with self._reload_lock:
+            try:
+                config = self._load()
+            except ConfigError as error:
+                self._reload_ok = False
+                log.error(
+                    "configuration not reloaded, the running settings stay", reason=str(error)
+                )
+                self._wake.set()
+                return str(error)
+            for name in changes_needing_restart(self._config, config):
+                log.warning("a changed setting needs a restart to take effect", setting=name)
+            self._config = config
+            self._reload_ok = True
+            self._reloaded_at = time.time()
+            self._reload_requested = True
+            set_up(config.log_level, self._log_format)
+            log.info("configuration reloaded")
+            self._wake.set()
+            return None
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. Called in the main thread.
+
+        Raises:
+            ListenError: an address can't be listened on; nothing has been started then.
+        """
+        self.web.start()
+        with self._signals():
+            log.info(
+                "amdgpu-exporter started",
+                version=__version__,
+                listen=[str(address) for address in self.web.addresses],
+                sources=list(self._config.sources),
+            )
+            if self._config.sources == (SIMULATED,):
+                log.warning("SIMULATED: every value is made up, none comes from hardware")
+            try:
+                self._loop()
+            finally:
+                self.web.stop(STOP_TIMEOUT)
+                self._reader.stop()
+                log.info("amdgpu-exporter stopped")
+
+    def stop(self) -> None:
+        """End `run`, from any thread."""
+        self._stopping.set()
+        self._wake.set()
+
+    def _loop(self) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            if self._reload_requested:
+                self._reload_requested = False
+                self._reader.apply(self._config)
+            self._poll()
+            # Where a poll took longer than the interval, the missed ones are left out.
+            interval = self._config.poll_interval
+            due = max(due + interval, time.monotonic())
+            self._sleep(due)
+
+    def _sleep(self, until: float) -> None:
+        while not self._stopping.is_set():
+            if self._hang_up:
+                self._hang_up = False
+                self.reload()
+            self._wake.clear()
+            if self._reload_requested or (left := until - time.monotonic()) <= 0:
+                return
+            self._wake.wait(left)
+
+    def _poll(self) -> None:
+        snapshot = self._reader.poll()
+        if self._stopping.is_set():
+            return
+        self._shown = _Shown(
+            snapshot, MetricsPage(snapshot, self._reader.picture.collectors, self._status)
+        )
+        self._faults.update(faults(snapshot), time.monotonic())
+
+    def _status(self) -> Status:
+        return Status(self._reload_ok, self._reloaded_at, self.web.rejected)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+
+        def end(_: int, __: FrameType | None) -> None:
+            self.stop()
+
+        def hang_up(_: int, __: FrameType | None) -> None:
+            self._hang_up = True
+            self._wake.set()
+
+        handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: hang_up}
+        before = {number: signal.signal(number, act) for number, act in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _text(status: int, line: str) -> Page:
+    return Page(status, "text/plain; charset=utf-8", line.encode() + b"\n")
