@@ -86,7 +86,10 @@ def read_sysfs_partition(gpu: SysfsGpu) -> Fields:
             total -= node.memory_bytes
     # Both files are read one after the other, so a large allocation in between makes this
     # negative; it is then not known.
-    return {"total": number(total), "used": number(used)}
+    shared: dict[str, Value] = {"used": number(used)}
+    if total != 0:  # nothing lies outside the partitions' banks: no series, rather than a 0
+        shared["total"] = number(total)
+    return shared
 
 
 def _held(gpu: SysfsGpu, gpu_id: int) -> Value:

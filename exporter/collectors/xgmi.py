@@ -110,7 +110,7 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
     ports = gpu.text("xgmi_port_num", STATIC)
     if not isinstance(ports, Absent):
         fields["peers"] = {
-            str(int(port, 16)): gpu.link(f"xgmi_hive_info/node{int(node, 16)}")
+            str(int(port, 16)): gpu.target(f"xgmi_hive_info/node{int(node, 16)}")
             for _, port, node, _ in _PORT.findall(ports)
         }
     return fields

@@ -83,8 +83,8 @@ class AmdSmiGpu:
         handle: Any,
         address: str,
         partition: str | None,
-        partitioned: bool,
         index: int,
+        partitioned: bool,
     ) -> None:
         self.address = address
         self.index = index
@@ -114,7 +114,7 @@ class AmdSmiGpu:
         return Absent(NOT_SUPPORTED, f"no {enumeration}.{name}") if member is None else member
 
 
-def _partition_of(address: str, answer: object, order: int) -> str:
+def _partition_of(answer: object, order: int) -> str:
     """A partition's number: as KFD tells (6.3 and newer), else by its place in the list."""
     told = number(item(answer, "current_partition_id"))
     return str(order) if isinstance(told, Absent) else str(told)
@@ -193,7 +193,8 @@ class AmdSmiSession:
             code = self._code(error)
             return Absent(_REASONS.get(code or -1, ERROR), f"{name}: {_line(error)}")
 
-    def _enumerate(self) -> dict[str, tuple[int, list[AmdSmiGpu]]]:
+    def _enumerate(self) -> dict[str, list[AmdSmiGpu]]:
+        """The sockets in the library's order, each with its partitions."""
         handles = self.call("amdsmi_get_processor_handles")
         if isinstance(handles, Absent):
             raise UnavailableError(f"AMD SMI: {handles.detail}", "see what `amd-smi list` says")
@@ -204,31 +205,21 @@ class AmdSmiSession:
                 continue  # a device that can't say which it is has no name to be served under
             address = raw.lower()
             kfd = self.call("amdsmi_get_gpu_kfd_info", handle)
-            socket = address[:-1] + "0"  # partitions are shown as functions of the socket
-            group = grouped.setdefault(socket, [])
-            group.append((index, handle, _partition_of(address, kfd, len(group))))
+            group = grouped.setdefault(f"{address[:-1]}0", [])  # a partition is a PCI function
+            group.append((index, handle, _partition_of(kfd, len(group))))
         return {
-            address: (
-                group[0][0],
-                [
-                    AmdSmiGpu(
-                        self,
-                        handle,
-                        address,
-                        number if len(group) > 1 else None,
-                        len(group) > 1,
-                        index,
-                    )
-                    for index, handle, number in group
-                ],
-            )
+            address: [
+                AmdSmiGpu(self, handle, address, number if len(group) > 1 else None, index, parted)
+                for index, handle, number in group
+            ]
             for address, group in grouped.items()
+            for parted in [len(group) > 1]
         }
 
     def gpu_metrics(self, address: str) -> object:
         """The table of this poll, read at most once per poll, or why there is none."""
         if address not in self._tables:
-            primary = self._sockets[address][1][0]
+            primary = self._sockets[address][0]
             table = primary.call("amdsmi_get_gpu_metrics_info")
             judge = self._judges.setdefault(address, GpuMetrics())
             self._tables[address] = judge.judge(table, self.memo.now)
@@ -245,25 +236,20 @@ class AmdSmiSession:
         return bound_addresses(self._files) != self._bound
 
     def devices(self) -> Sequence[tuple[str, int]]:
-        return [(address, index) for address, (index, _) in self._sockets.items()]
+        return [(address, place) for place, address in enumerate(self._sockets)]
 
     def suspended(self, address: str) -> bool:
         return runtime_suspended(self._files, address)
 
     def views(self, address: str, *, per_partition: bool) -> Sequence[AmdSmiGpu]:
-        views = self._sockets[address][1]
+        views = self._sockets[address]
         if per_partition or len(views) == 1:
             return views
-        key = ("socket", address)
         primary = views[0]
         return self.memo.get(
-            key,
+            ("socket", address),
             STATIC,
-            lambda: [
-                AmdSmiGpu(
-                    self, primary._handle, address, None, partitioned=True, index=primary.index
-                )
-            ],
+            lambda: [AmdSmiGpu(self, primary._handle, address, None, primary.index, True)],
         )
 
 

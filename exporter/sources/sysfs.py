@@ -7,14 +7,15 @@ drivers/gpu/drm/amd/amdkfd/kfd_topology.c for `/sys/class/kfd`.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.sources.files import Files, read_text
+from exporter.sources.files import Files, absent_for, read_text
 from exporter.sources.guard import text
 from exporter.sources.session import POLL, SLOW, STATIC, Memo
-from exporter.values import NOT_SUPPORTED, Absent, Value
+from exporter.values import Absent, Value
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMDGPU_DRIVER = "/sys/bus/pci/drivers/amdgpu"
@@ -96,6 +97,32 @@ def kfd_nodes(files: Files) -> dict[str, tuple[KfdNode, ...]]:
     return {address: tuple(nodes) for address, nodes in found.items()}
 
 
+def _resolve(files: Files, path: str) -> str:
+    """The path with every symbolic link followed.
+
+    Raises:
+        OSError: a loop of links.
+    """
+    done = ""
+    left = path.split("/")[1:]
+    for _ in range(256):
+        if not left:
+            return done
+        part = left.pop(0)
+        if part == "..":
+            done = done.rpartition("/")[0]
+            continue
+        try:
+            link = files.link(f"{done}/{part}")
+        except OSError:  # no link, as most parts
+            done += f"/{part}"
+            continue
+        if link.startswith("/"):
+            done = ""
+        left = [piece for piece in link.split("/") if piece not in ("", ".")] + left
+    raise OSError(errno.ELOOP, "too many links", path)
+
+
 class SysfsGpu:
     """One device, or one partition of it, as the collectors read it from files.
 
@@ -141,16 +168,16 @@ class SysfsGpu:
         """The names in a directory anywhere; none where it does not exist."""
         return self._memo.get(("names", path, self._memo.now), POLL, lambda: self._list(path))
 
-    def link(self, path: str) -> str | Absent:
-        """The last part of a symbolic link's target; read once."""
+    def target(self, path: str) -> str | Absent:
+        """The name of what a path of the PCI device leads to, its links followed; read once."""
 
         def ask() -> str | Absent:
             try:
-                return self._files.link(self._base + path).rsplit("/", 1)[-1]
-            except OSError:
-                return Absent(NOT_SUPPORTED, path)
+                return _resolve(self._files, self._base + path).rsplit("/", 1)[-1]
+            except OSError as error:
+                return absent_for(error, path)
 
-        return self._memo.get(("link", self._base, path), STATIC, ask)
+        return self._memo.get(("target", self._base, path), STATIC, ask)
 
     def hwmon(self, kind: str) -> Mapping[str, str]:
         """The hwmon channels of a kind (`temp`, `power`, `fan`): label to path without suffix.
