@@ -75,8 +75,8 @@ class Launcher:
         added = {
             "UMOCKDEV_DIR": str(self.tree.resolve()),
             "ROCM_PATH": str(self.rocm or self.suite.rocm),
-            # The folder of the machine's own bytecode caches isn't ours to write into
-            "PYTHONDONTWRITEBYTECODE": "1",
+            # where the suite's libdrm finds the names of the GPUs
+            "AMDGPU_ASIC_ID_TABLE_PATHS": str(self.suite.root / "usr/share/libdrm"),
         }
         if self.modules:
             added["PYTHONPATH"] = ":".join(str(path) for path in self.modules)

@@ -203,6 +203,7 @@ class Partition:
     index: int
     """Its number in the GPU: bits 31 to 28 of KFD's ``location_id``."""
     kfd_node: int
+    """KFD's number of it, as long as no GPU was removed."""
     gpu_id: int
     card: int
     render: int
@@ -279,6 +280,7 @@ class Node:
         self.state: list[dict[str, Value]] = [self._initial(gpu) for gpu in self.gpus]
         """The fields of every GPU's ``gpu_metrics``, as last written."""
         self._removed: dict[int, _Removed] = {}
+        self._kfd_order = list(range(count))
         self._rules_written = 0
 
     @classmethod
@@ -396,6 +398,7 @@ class Node:
         for name in ("sys", "dev", "proc", ".ioctl", ".events", ".perf", ".removed"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         self._removed.clear()
+        self._kfd_order = list(range(len(self.gpus)))
         for name in (
             "sys/class/drm", "sys/class/hwmon", "sys/class/net", "sys/class/scsi_host",
             "sys/class/infiniband", "sys/kernel/debug/dri", "sys/bus/event_source/devices",
@@ -915,7 +918,8 @@ class Node:
                  "platform_rev 0")  # fmt: skip
         self.kfd("proc").mkdir(parents=True, exist_ok=True)
         owners: list[tuple[Gpu, Partition] | None] = [None] * self.cpu_nodes
-        owners += [(gpu, part) for gpu in self.gpus for part in gpu.partitions]
+        present = [self.gpus[index] for index in self._kfd_order]
+        owners += [(gpu, part) for gpu in present for part in gpu.partitions]
         for node, owner in enumerate(owners):
             folder = self.kfd("topology/nodes", str(node))
             for name in ("io_links", "p2p_links", "mem_banks", "caches", "perf"):
@@ -1208,7 +1212,7 @@ class Node:
     def remove(self, gpu: int) -> None:
         """Take a GPU off the bus: its PCI folder, DRM nodes, KFD nodes and links are gone.
 
-        The numbers of the others stay as they are.
+        As in the kernel, the other GPUs keep their DRM numbers, while KFD numbers its nodes anew.
         """
         described = self.gpus[gpu]
         store = self.root / ".removed" / described.bdf
@@ -1221,8 +1225,6 @@ class Node:
                 os.rename(path, away)
                 record.moved.append((path, away))
 
-        for part in described.partitions:
-            take(self.kfd("topology/nodes", str(part.kfd_node)))
         for offset in range(self.model.xcp_devices):
             for kind, first in (("card", described.card), ("renderD", described.render)):
                 minor = first + offset
@@ -1239,11 +1241,15 @@ class Node:
             take(folder)
         take(self.device(gpu))
         self._removed[gpu] = record
+        self._kfd_order.remove(gpu)
+        self._write_topology()
 
     def restore(self, gpu: int) -> None:
-        """Bring a removed GPU back as it was."""
+        """Bring a removed GPU back as it was; its KFD nodes are now the last ones."""
         for path, away in reversed(self._removed.pop(gpu).moved):
             os.rename(away, path)
+        self._kfd_order.append(gpu)
+        self._write_topology()
         shutil.rmtree(self.root / ".removed" / self.gpus[gpu].bdf, ignore_errors=True)
 
     def unload_driver(self) -> None:
@@ -1272,6 +1278,7 @@ class Node:
     def load_driver(self) -> None:
         """Load amdgpu again: the counters start over."""
         self.state = [self._initial(gpu) for gpu in self.gpus]
+        self._kfd_order = list(range(len(self.gpus)))
         self._write_driver()
 
     # -------------------------------------------------------------------------- faults and events
