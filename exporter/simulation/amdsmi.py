@@ -369,7 +369,7 @@ class SimulatedAmdSmi:
                 "max_pcie_width": model.pcie_width,
                 "max_pcie_speed": megatransfers(model.pcie_gen),
                 "pcie_interface_version": model.pcie_gen,
-                "slot_type": "PCIE" if model.compute_mode is None else "OAM",
+                "slot_type": "OAM" if model.compute_mode or model.dies > 1 else "PCIE",
             },
             "pcie_metric": {
                 "pcie_width": lanes,

@@ -14,7 +14,7 @@ from exporter.simulation.amdsmi import GTT, GTT_USED, PAGE, bad_pages, hive_id, 
 from exporter.simulation.enumerations import RAS_BLOCKS, AmdSmiMemoryPageStatus
 from exporter.simulation.metrics import megatransfers, pcie_link, percent
 from exporter.simulation.models import Clock
-from exporter.simulation.node import CPU_NODES, UPTIME, Device, Process, SimulatedNode, State
+from exporter.simulation.node import CPU_NODES, UPTIME, Device, SimulatedNode, State
 
 _PCI = "/sys/bus/pci/devices"
 _DRIVER = "/sys/bus/pci/drivers/amdgpu"
@@ -90,6 +90,9 @@ class SimulatedFiles:
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
+        self._changed_at = -1.0
+        self._changing_files: dict[str, str] = {}
+        self._changing_folders: dict[str, set[str]] = {}
         self._files: dict[str, tuple[int | None, Content]] = {}
         self._links: dict[str, tuple[int | None, str]] = {}
         self._folders: dict[str, dict[str, set[int | None]]] = {}
@@ -113,7 +116,10 @@ class SimulatedFiles:
     def read(self, path: str) -> str:
         entry = self._files.get(path)
         if entry is None:
-            return self._dynamic(path)
+            changing = self._changing().get(path)
+            if changing is None:
+                raise _missing(path)
+            return changing
         owner, content = entry
         if owner is None:
             assert isinstance(content, str)  # noqa: S101  # only devices have changing files
@@ -123,19 +129,17 @@ class SimulatedFiles:
         return content if isinstance(content, str) else content(self._node.state(owner))
 
     def list(self, path: str) -> list[str]:
-        if path == _PROC or path.startswith(f"{_PROC}/"):
-            return sorted(self._process_names(path))
-        folder = self._folders.get(path)
-        if folder is None:
-            raise _missing(path)
-        names = sorted(
+        names = {
             name
-            for name, owners in folder.items()
+            for name, owners in self._folders.get(path, {}).items()
             if any(owner is None or self._node.present(owner) for owner in owners)
-        )
-        if not names and path.startswith(f"{_PCI}/"):
+        }
+        if path.startswith(("/proc", _KFD)):
+            self._changing()
+            names |= self._changing_folders.get(path, set())
+        if not names and path != _PROC:
             raise _missing(path)
-        return names
+        return sorted(names)
 
     def link(self, path: str) -> str:
         owner, target = self._links.get(path, (None, ""))
@@ -343,47 +347,30 @@ class SimulatedFiles:
 
     # -- what comes and goes: the topology's generation, and processes
 
-    def _dynamic(self, path: str) -> str:
-        if path == f"{_TOPOLOGY}/generation_id":
-            return f"{2 + self._node.changes()}\n"
-        if path.startswith("/proc/"):
-            return self._procfs(path)
-        if path.startswith(f"{_PROC}/"):
-            pid, _, name = path[len(_PROC) + 1 :].partition("/")
-            for process in self._processes(pid):
-                if name == f"vram_{process.gpu_id}":
-                    return f"{process.vram}\n"
-                if name == "pasid":
-                    return f"{0x8000 + process.pid % 0x8000}\n"
-        raise _missing(path)
-
-    def _processes(self, pid: str) -> Iterator[Process]:
-        return (process for process in self._node.processes() if str(process.pid) == pid)
-
-    def _process_names(self, path: str) -> set[str]:
-        """What lies in KFD's folder of processes, or in that of one process."""
-        if path == _PROC:
-            return {str(process.pid) for process in self._node.processes()}
-        names = {f"vram_{p.gpu_id}" for p in self._processes(path[len(_PROC) + 1 :])}
-        if not names:
-            raise _missing(path)
-        return {"pasid", *names}
-
-    def _procfs(self, path: str) -> str:
-        """Who a process is: its name, its user (root), and that it lives."""
-        pid, _, name = path[len("/proc/") :].partition("/")
-        for process in self._processes(pid):
-            if name == "comm":
-                return f"{process.program}\n"
-            if name == "cgroup":
-                return "0::/\n"
-            if name == "status":
-                head = f"Name:\t{process.program}\nState:\tR (running)\nPid:\t{pid}\n"
-                return f"{head}Uid:\t0\t0\t0\t0\n"
-            if name == "stat":
-                ticks = int(100 * (UPTIME + process.started))
-                return f"{pid} ({process.program}) R 1 {'0 ' * 17}{ticks} 0\n"
-        raise _missing(path)
+    def _changing(self) -> dict[str, str]:
+        """The files that depend on more than one device, made once per moment."""
+        now = self._node.clock.now()
+        if self._changed_at == now:
+            return self._changing_files
+        files = {f"{_TOPOLOGY}/generation_id": f"{2 + self._node.changes()}\n"}
+        for p in self._node.processes():
+            files[f"{_PROC}/{p.pid}/vram_{p.gpu_id}"] = f"{p.vram}\n"
+            files[f"{_PROC}/{p.pid}/pasid"] = f"{0x8000 + p.pid % 0x8000}\n"
+            files[f"/proc/{p.pid}/comm"] = f"{p.program}\n"
+            files[f"/proc/{p.pid}/cgroup"] = "0::/\n"
+            files[f"/proc/{p.pid}/status"] = (
+                f"Name:\t{p.program}\nState:\tR (running)\nPid:\t{p.pid}\nUid:\t0\t0\t0\t0\n"
+            )
+            ticks = int(100 * (UPTIME + p.started))
+            files[f"/proc/{p.pid}/stat"] = f"{p.pid} ({p.program}) R 1 {'0 ' * 17}{ticks} 0\n"
+        folders: dict[str, set[str]] = {}
+        for path in files:
+            while path != "/":
+                folder, _, name = path.rpartition("/")
+                path = folder or "/"
+                folders.setdefault(path, set()).add(name)
+        self._changed_at, self._changing_files, self._changing_folders = now, files, folders
+        return files
 
 
 def _missing(path: str) -> FileNotFoundError:

@@ -335,6 +335,7 @@ class SimulatedNode:
         package: list[_Course] = []
         if not device.secondary:
             package = self._courses[device.number : device.number + model.dies]
+        before = model.idle_power / model.dies * max(0.0, -loaded)  # it idled since the boot
         peak = model.xgmi.peak if model.xgmi else 0.0
         slot = pcie_peak(model.pcie_gen, model.pcie_width)
         written, read = [], []
@@ -351,7 +352,7 @@ class SimulatedNode:
             gfx=gfx,
             memory=memory,
             power=sum(die.power.at(t) for die in package),
-            energy=sum(count(die.power) for die in package),
+            energy=sum(count(die.power) + before for die in package),
             celsius={sensor: lagged.at(t) for sensor, lagged in course.celsius.items()},
             gfx_clock=_between(model.gfx_clock.low, model.gfx_clock.high, gfx * condition.slowdown),
             memory_clock=model.memory_clock.high if memory > 0.01 else model.memory_clock.low,
