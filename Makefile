@@ -45,7 +45,7 @@ unit: $(VENV)/.test ## all tests, with coverage by branch
 	$(BIN)/coverage report --skip-covered --skip-empty
 
 docs: $(VENV)/.test ## regenerate docs/metrics.md and docs/configuration.md
-	$(BIN)/python -m tests.reference
+	$(BIN)/python -m tests.docs.generate
 
 golden: $(VENV)/.test ## regenerate the golden pages; review the diff
 	$(BIN)/python -m tests.kernel.packages
