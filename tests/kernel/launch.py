@@ -9,6 +9,7 @@ need theirs on the simulated one (``children=True``).
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -79,7 +80,10 @@ class Launcher:
             "AMDGPU_ASIC_ID_TABLE_PATHS": str(self.suite.root / "usr/share/libdrm"),
         }
         if self.modules:
-            added["PYTHONPATH"] = ":".join(str(path) for path in self.modules)
+            folders = [str(path) for path in self.modules]
+            if os.environ.get("PYTHONPATH"):
+                folders.append(os.environ["PYTHONPATH"])
+            added["PYTHONPATH"] = ":".join(folders)
         if self.children:
             added["LD_PRELOAD"] = self._preload()
         return {**added, **self.extra}
