@@ -7,7 +7,7 @@ since the workers load it too and must stay small.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from exporter.values import Fields, Scalar
@@ -127,6 +127,8 @@ class Collector(Generic[R]):
         node_metrics: what is served once for the node.
         counters: fields that accumulate; they keep to one source, since two sources may count
             from different moments.
+        why_absent: field to the sentence that the support report shows where no source gives it,
+            for what lies in a generation of hardware and no error message tells.
         default: on without being asked for.
     """
 
@@ -138,4 +140,5 @@ class Collector(Generic[R]):
     derived: tuple[Derivation, ...] = ()
     node_metrics: tuple[NodeMetric[R], ...] = ()
     counters: tuple[str, ...] = ()
+    why_absent: Mapping[str, str] = field(default_factory=dict)
     default: bool = True
