@@ -1,0 +1,1 @@
+"""The HTTP side of the exporter: addresses, the application and its server."""
