@@ -2,8 +2,9 @@
 
     amdgpu_firmware_devices{block="smc",version="0x00557300"} 8
 
-The files fw_version/*_fw_version, whose names and format stay the same from version to version;
-AMD SMI's names changed in 7.0. A block at zero is not loaded.
+The files fw_version/*_fw_version, whose names and format stay the same from version to version. AMD
+SMI reads the same versions under names that changed in 7.0, so it is not asked: a block would stand
+on the page twice. A block at zero is not loaded.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, NodeMetric, Reader
-from exporter.sources.guard import item, text
+from exporter.sources.guard import text
 from exporter.sources.session import STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
-    from exporter.sources.amdsmi import AmdSmiGpu
     from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
 
@@ -52,17 +52,6 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
     }
 
 
-def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
-    """The list that AMD SMI gives, its prefixes taken off."""
-    listed = item(gpu.call("amdsmi_get_fw_info", every=STATIC), "fw_list")
-    versions: dict[str, Value] = {}
-    for entry in listed if isinstance(listed, list) else ():
-        block = item(entry, "fw_name")
-        name = str(getattr(block, "name", block)).removeprefix("AMDSMI_")
-        versions[name.removeprefix("FW_ID_").lower()] = _loaded(text(item(entry, "fw_version")))
-    return {"versions": versions}
-
-
 def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
     """The numbers of the same files, written as the files have them."""
     return {
@@ -84,13 +73,12 @@ COLLECTOR = Collector(
     readers=(
         Reader("sysfs", read_sysfs),
         Reader("rocm_smi", read_rocm_smi),
-        Reader("amdsmi", read_amdsmi),
     ),
     metrics=(),
     node_metrics=(
         NodeMetric(
             "amdgpu_firmware_devices",
-            "GPUs that run this version of the firmware (fw_version/*; amdsmi_get_fw_info).",
+            "GPUs that run this version of the firmware (fw_version/*).",
             _devices,
             ("block", "version"),
         ),

@@ -77,4 +77,8 @@ COLLECTOR = Collector(
     ),
     derived=(Share("ratio", of="residency", over="ticks"),),
     default=False,
+    why_absent={
+        "residency": "in gpu_metrics from 1.7 on (MI300 and newer)",
+        "ticks": "in gpu_metrics from 1.6 on (MI300 and newer)",
+    },
 )

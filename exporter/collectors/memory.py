@@ -212,4 +212,7 @@ COLLECTOR = Collector(
             lambda m: m.max_bandwidth,
         ),
     ),
+    why_absent={
+        "max_bandwidth": "in gpu_metrics from 1.7 on (MI300 and newer)",
+    },
 )

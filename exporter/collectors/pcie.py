@@ -236,4 +236,9 @@ COLLECTOR = Collector(
         ),
     ),
     derived=(Rate("replay_rate", of="replays"),),
+    why_absent={
+        "naks": "in gpu_metrics from 1.5 on (MI300 and newer)",
+        "recoveries": "in gpu_metrics from 1.4 on (MI300 and newer)",
+        "rollovers": "in gpu_metrics from 1.4 on (MI300 and newer)",
+    },
 )

@@ -57,4 +57,8 @@ COLLECTOR = Collector(
         ),
     ),
     default=False,
+    why_absent={
+        "accumulated": "in gpu_metrics from 1.4 on (MI300 and newer)",
+        "instantaneous": "in gpu_metrics from 1.4 on (MI300 and newer)",
+    },
 )

@@ -149,4 +149,8 @@ COLLECTOR = Collector(
             lambda r: r.bad_page_threshold,
         ),
     ),
+    why_absent={
+        "deferred": "counted by newer kernels, on MI300 and newer",
+        "bad_page_threshold": "AMD SMI 7.0 and newer tell it, where the driver does",
+    },
 )

@@ -68,11 +68,10 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     stacks: dict[str, Value] = {}
     for name in ("temperature_hbm", "temperature_hbm_stacks"):
         raw = gpu.metric(name)
-        if isinstance(raw, list):
-            for number, value in enumerate(raw):
-                checked = celsius(value)
-                if str(number) not in stacks or not isinstance(checked, Absent):
-                    stacks[str(number)] = checked
+        checked = [celsius(value) for value in raw] if isinstance(raw, list) else []
+        # The table has more places than the device has stacks.
+        if any(not isinstance(value, Absent) for value in checked):
+            stacks = {str(n): v for n, v in enumerate(checked) if not isinstance(v, Absent)}
     return {
         "sensors": {name: celsius(gpu.metric(key)) for name, key in METRICS_FIELDS.items()},
         "hbm_stacks": stacks,
@@ -184,4 +183,7 @@ COLLECTOR = Collector(
         Setting("configured_warning", "temperature_warning", where="sensors", unless="critical"),
         Setting("configured_critical", "temperature_critical", where="sensors", unless="critical"),
     ),
+    why_absent={
+        "hbm_stacks": "MI100 and MI200 tell it, newer ones where the driver fills temperature_hbm_stacks",
+    },
 )

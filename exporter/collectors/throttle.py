@@ -90,4 +90,8 @@ COLLECTOR = Collector(
         Share("ratio", of="residency", over="ticks"),
         Integral("seconds", of="ratio"),
     ),
+    why_absent={
+        "residency": "the firmware counts it from MI300 on (gpu_metrics 1.6)",
+        "ticks": "the firmware counts it from MI300 on (gpu_metrics 1.6)",
+    },
 )

@@ -53,4 +53,7 @@ COLLECTOR = Collector(
         ),
     ),
     default=False,
+    why_absent={
+        "activity": "in gpu_metrics from 1.6 on (MI300 and newer)",
+    },
 )

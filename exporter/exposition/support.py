@@ -22,6 +22,7 @@ class Row:
         field: its name, with the key in brackets where it has several values.
         source: which gives it; None where none does.
         absences: why not, by source, where none does.
+        known: why this generation of hardware may not have it; empty where nothing is known.
     """
 
     gpu: int
@@ -31,6 +32,7 @@ class Row:
     field: str
     source: str | None
     absences: dict[str, Absent]
+    known: str
 
 
 def rows(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> Iterator[Row]:
@@ -44,11 +46,16 @@ def rows(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> Iterator[R
             for declared in fields(collector.reading):
                 if declared.name not in named | derived and device.key.partition is None:
                     places.add((collector.name, declared.name, ""))
-        for place in sorted(places, key=lambda p: (order[p[0]], p[1], p[2].zfill(4))):
-            yield _row(device, place)
+        for place in sorted(places, key=lambda p: (order[p[0]], p[1], _natural(p[2]))):
+            yield _row(device, place, collectors[order[place[0]]].why_absent.get(place[1], ""))
 
 
-def _row(device: Device, place: FieldKey) -> Row:
+def _natural(key: str) -> tuple[int, str]:
+    """Links and stacks by number, sensors and blocks by name."""
+    return (int(key), "") if key.isdigit() else (-1, key)
+
+
+def _row(device: Device, place: FieldKey, known: str) -> Row:
     collector, name, inner = place
     return Row(
         gpu=device.gpu,
@@ -58,6 +65,7 @@ def _row(device: Device, place: FieldKey) -> Row:
         field=f"{name}[{inner}]" if inner else name,
         source=device.origins.get(place),
         absences=dict(device.absences.get(place, {})),
+        known="" if place in device.origins else known,
     )
 
 
@@ -81,6 +89,7 @@ def support_json(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> st
                     name: {"reason": absent.reason, "detail": absent.detail}
                     for name, absent in row.absences.items()
                 },
+                "known": row.known or None,
             }
             for row in rows(snapshot, collectors)
         ],
@@ -128,6 +137,8 @@ def _grouped(
         )
         if row.source is None and not why:
             why = "no source reports it"
+        if row.known:
+            why = f"{row.known} [{why}]"
         if row.pci_address in why:
             why = why.replace(row.pci_address, "DEVICE")
         name = f"{row.collector}.{row.field}"
