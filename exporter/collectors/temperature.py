@@ -184,6 +184,6 @@ COLLECTOR = Collector(
         Setting("configured_critical", "temperature_critical", where="sensors", unless="critical"),
     ),
     why_absent={
-        "hbm_stacks": "MI100 and MI200 tell it, newer ones where the driver fills temperature_hbm_stacks",
+        "hbm_stacks": "MI100 and MI200 tell it, newer ones with a driver that fills the table",
     },
 )

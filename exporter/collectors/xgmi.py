@@ -194,8 +194,8 @@ COLLECTOR = Collector(
         Rate("transmit_rate", of="transmitted", clock="clock"),
     ),
     why_absent={
-        "received": "MI200 and older do not count XGMI traffic for the libraries; MI300 and newer do",
-        "transmitted": "MI200 and older do not count XGMI traffic for the libraries; MI300 and newer do",
+        "received": "MI200 and older tell the libraries no XGMI traffic; MI300 and newer do",
+        "transmitted": "MI200 and older tell the libraries no XGMI traffic; MI300 and newer do",
         "up": "in gpu_metrics from 1.7 on (MI300 and newer)",
         "max_rate": "in gpu_metrics from 1.4 on (MI300 and newer)",
     },
