@@ -13,15 +13,15 @@ from exporter.sources.supervisor import SourceReport
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8883; --soft: #888; --bad: #c4161c; --good: #2b7a3d; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; }
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 92rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 p.sub { color: var(--soft); margin: 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
-th, td { text-align: left; padding: .35rem .7rem; border-bottom: 1px solid var(--line);
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; }
-td.n { text-align: right; } td.wide { white-space: normal; }
+td.n, th.n { text-align: right; } td.wide { white-space: normal; }
 .bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); }
 .soft { color: var(--soft); }
 .banner { border: 2px solid var(--bad); border-radius: .4rem; padding: .6rem 1rem; margin: 1rem 0; }
@@ -41,6 +41,16 @@ def _gibibytes(value: float) -> str:
 def _reading(device: Device, collector: str, take: Callable[[Any], Any]) -> Any:
     reading = device.readings.get(collector)
     return None if reading is None else take(reading)
+
+
+def _temperature(device: Device, sensor: str) -> str:
+    reading = device.readings.get("temperature")
+    if reading is None or sensor not in reading.sensors:
+        return _NONE
+    value = reading.sensors[sensor]
+    limit = reading.critical.get(sensor, reading.configured_critical.get(sensor))
+    kind = "bad" if limit is not None and value >= limit else ""
+    return f'<td class="n {kind}">{value:.0f} °C</td>'
 
 
 def _links(device: Device) -> str:
@@ -86,14 +96,8 @@ def _device_row(device: Device) -> str:
         f"<td><code>{escape(device.key.address)}</code></td>",
         f"<td>{escape(name)}</td>",
         _state(device),
-        _number(
-            _reading(device, "temperature", lambda t: t.sensors.get("junction")),
-            lambda v: f"{v:.0f} °C",
-        ),
-        _number(
-            _reading(device, "temperature", lambda t: t.sensors.get("memory")),
-            lambda v: f"{v:.0f} °C",
-        ),
+        _temperature(device, "junction"),
+        _temperature(device, "memory"),
         _number(_reading(device, "power", lambda p: p.watts), lambda v: f"{v:.0f} W"),
         _number(_reading(device, "activity", lambda a: a.gfx), lambda v: f"{v * 100:.0f} %"),
         memory,
@@ -120,10 +124,14 @@ def _source_row(report: SourceReport) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[str], nothing: str) -> str:
+    """A table; a head that starts with ">" belongs to a column of numbers."""
     body = "".join(rows)
     if not body:
         return f"<p>{escape(nothing)}</p>"
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    head = "".join(
+        f'<th class="{"n" if text.startswith(">") else ""}">{escape(text.lstrip(">"))}</th>'
+        for text in heads
+    )
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -167,14 +175,14 @@ def _body(snapshot: Snapshot) -> Iterable[str]:
         f"every {snapshot.interval:g} s</p><h2>GPUs</h2>"
     )
     heads = (
-        "GPU", "PCI address", "Name", "State", "Junction", "HBM", "Power", "Activity", "VRAM",
-        "XGMI links up", "PCIe", "Replays",
+        ">GPU", "PCI address", "Name", "State", ">Junction", ">HBM", ">Power", ">Activity",
+        ">VRAM", ">XGMI links up", ">PCIe", ">Replays",
     )  # fmt: skip
     yield _table(heads, map(_device_row, snapshot.devices), "No GPU was found on this node.")
     counts = ", ".join(f"{view} {count}" for view, count in snapshot.views.items())
     yield f"<p class='soft'>Counted by: {escape(counts or 'no source')}</p><h2>Sources</h2>"
     yield _table(
-        ("Source", "State", "GPUs", "Restarts"), map(_source_row, snapshot.sources), "None is on."
+        ("Source", "State", ">GPUs", ">Restarts"), map(_source_row, snapshot.sources), "None is on."
     )
     yield "<h2>Node</h2>"
     node = (
