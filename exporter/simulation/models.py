@@ -133,11 +133,6 @@ class Model:
         return self.metrics is not None and self.metrics >= (1, 4)
 
     @property
-    def edge(self) -> bool:
-        """Whether it has an edge temperature."""
-        return "edge" in self.limits
-
-    @property
     def links_reported(self) -> bool:
         """Whether it counts XGMI traffic and tells the state of its links (gpu_metrics 1.7)."""
         return self.xgmi is not None and self.metrics is not None and self.metrics >= (1, 7)

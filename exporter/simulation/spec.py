@@ -157,15 +157,19 @@ def _scenario(entry: object, where: str, duration: Callable[[str], float]) -> Sc
         raise ValueError(f"{where}: the name is missing")
     seconds: dict[str, float] = {}
     for key in ("start", "end"):
-        if key in given:
-            try:
-                seconds[key] = duration(_text(given[key], f"{where}.{key}"))
-            except ValueError as error:
-                prefix = "" if str(error).startswith(where) else f"{where}.{key}: "
-                raise ValueError(f"{prefix}{error}") from error
+        value = given.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise ValueError(f"{where}.{key}: {value!r:.40} is no duration such as 30s")
+        try:
+            seconds[key] = duration(value)
+        except ValueError as error:
+            raise ValueError(f"{where}.{key}: {error}") from error
+    gpu = given.get("gpu")
     return ScenarioRun(
         _text(given["name"], f"{where}.name"),
         seconds.get("start", 0.0),
         seconds.get("end"),
-        _integer(given["gpu"], f"{where}.gpu") if "gpu" in given else None,
+        None if gpu is None else _integer(gpu, f"{where}.gpu"),
     )

@@ -165,6 +165,10 @@ def test_calls_agree_with_the_table() -> None:
     energy = api.amdsmi_get_energy_count(handle)
     assert table["energy_accumulator"] == energy["energy_accumulator"]
     assert table["system_clock_counter"] == energy["timestamp"]
+    assert [(3 * 86_400 + 5000) * 10**9, (3 * 86_400 + 5000) * 10**8] == [
+        table["system_clock_counter"],
+        table["firmware_timestamp"],
+    ]
     assert table["pcie_replay_count_acc"] == api.amdsmi_get_gpu_pci_replay_counter(handle) > 0
     metric = api.amdsmi_get_pcie_info(handle)["pcie_metric"]
     assert isinstance(metric, dict)
@@ -174,6 +178,8 @@ def test_calls_agree_with_the_table() -> None:
     read = table["xgmi_read_data_acc"]
     assert isinstance(read, list)
     assert read[:7] == [link["read"] for link in links][:7]
+    hives = {api.amdsmi_get_xgmi_info(Handle(n, 0))["xgmi_hive_id"] for n in range(8)}
+    assert 1 == len(hives - {0})
     status = {"status": ["U"] * 7 + ["X"], "total_links": 8}
     assert status == api.amdsmi_get_gpu_xgmi_link_status(handle)
 

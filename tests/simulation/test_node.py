@@ -122,7 +122,7 @@ def test_ten_years_cost_no_more_than_ten_seconds() -> None:
     clock.time = 10 * 365 * 86_400.0
     for device in node.devices:
         node.state(device.number)
-    assert time.perf_counter() - began < 0.1
+    assert time.perf_counter() - began < 1
 
 
 def test_seeds_differ() -> None:

@@ -136,7 +136,8 @@ def test_leak_ends_where_the_memory_ends() -> None:
     """After days the process holds all it can get, and no more."""
     spec = with_runs(TRAINING, ScenarioRun("vram-leak", gpu=GPU))
     days = [node_at(day * 86_400.0, spec).state(GPU).vram_used for day in (2, 3)]
-    assert days[0] == days[1]
+    total = node_at(0.0, spec).devices[GPU].model.vram
+    assert [pytest.approx(0.98 * total, abs=1)] * 2 == days
 
 
 def test_residue_grows_by_jobs_and_stays() -> None:
@@ -144,7 +145,7 @@ def test_residue_grows_by_jobs_and_stays() -> None:
     spec = with_runs(ScenarioRun("idle"), ScenarioRun("vram-residue", 0.0, 3700.0, GPU))
     used = [node_at(t, spec).state(GPU).vram_used for t in (0.0, 1201.0, 1300.0, 2401.0, 9000.0)]
     job = RESIDUE * node_at(0.0, spec).devices[GPU].model.vram
-    assert [0, 1, 1, 2, 3] == [round((u - used[0]) / job) for u in used]
+    assert [pytest.approx(n * job, abs=1) for n in (0, 1, 1, 2, 3)] == [u - used[0] for u in used]
     assert [] == node_at(2401.0, spec).processes()
 
 
@@ -219,8 +220,10 @@ def test_lost_gpu_vanishes_and_comes_back() -> None:
 
     clock.time = END + 5
     assert address in files.list("/sys/bus/pci/drivers/amdgpu")
-    assert 0 < node.state(GPU).energy < energy
-    assert node.state(GPU).written[0] < node.state(0).written[0]
+    assert 0 < node.state(GPU).energy < 5 * 750 < energy
+    assert node.state(GPU).written[0] < 5 * 64e9 < node.state(0).written[0]
+    table = api.amdsmi_get_gpu_metrics_info(handle)
+    assert 5000 == table["accumulation_counter"]
     assert 7 == len(set(pids) & set(files.list("/sys/class/kfd/kfd/proc")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.simulation.signals import Signal, Timeline, wave
@@ -16,6 +16,7 @@ times = st.floats(0, 1e4)
 
 
 @given(signals, times, st.floats(0, 100))
+@settings(deadline=None)
 def test_integral_is_the_area(signal: Signal, start: float, length: float) -> None:
     """The closed formula gives what the midpoint rule gives with many points."""
     points = 4000

@@ -33,6 +33,7 @@ def test_everything_given() -> None:
             "speed": 60,
             "scenarios": [
                 "inference",
+                {"name": "idle", "end": None, "gpu": None},
                 {"name": "throttle", "start": "30s", "end": "2h", "gpu": 3},
             ],
         },
@@ -44,7 +45,11 @@ def test_everything_given() -> None:
             4,
             7,
             60.0,
-            (ScenarioRun("inference"), ScenarioRun("throttle", 30.0, 7200.0, 3)),
+            (
+                ScenarioRun("inference"),
+                ScenarioRun("idle"),
+                ScenarioRun("throttle", 30.0, 7200.0, 3),
+            ),
         )
         == spec
     )
@@ -69,7 +74,7 @@ def test_everything_given() -> None:
         ({"scenarios": [7]}, "scenarios[0]: not a mapping"),
         ({"scenarios": ["idle", {"gpu": 1}]}, "scenarios[1]: the name is missing"),
         ({"scenarios": [{"name": "idle", "gpu": 8}]}, "scenarios[0].gpu: 8 is not between 0 and 7"),
-        ({"scenarios": [{"name": "idle", "start": 5}]}, "scenarios[0].start: 5 is not a name"),
+        ({"scenarios": [{"name": "idle", "start": 5}]}, "scenarios[0].start: 5 is no duration"),
         ({"scenarios": [{"name": "idle", "end": "5"}]}, "scenarios[0].end: '5' is no duration"),
         (
             {"scenarios": [{"name": "idle", "start": "1m", "end": "60s"}]},
