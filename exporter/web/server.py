@@ -45,7 +45,8 @@ logging.getLogger("tornado").setLevel(logging.WARNING)
 _MAX_HEAD = 16 * 1024
 _MAX_BODY = 16 * 1024
 _READ_BUFFER = 64 * 1024
-_BACKLOG = 128
+_BACKLOG = 512
+_ACCEPT_BATCH = 16
 _PRIVILEGED = 1024
 _ACCEPT_PAUSE = 1.0
 _STOP_POLL = 0.02
@@ -193,21 +194,24 @@ class _Crowd:
             self.loop.add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        try:
-            accepted, _ = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            # No descriptor or memory left. The connection stays in the queue: it is next if one
-            # here could be closed for it, else rest instead of being woken again and again.
-            if not self._make_room():
+        """Accept a few connections; the loop calls again while there are more."""
+        for _ in range(_ACCEPT_BATCH):
+            try:
+                accepted, _ = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No descriptor or memory left. The connection stays in the queue: it is next if
+                # one here could be closed for it, else rest instead of being woken on and on.
+                if self._make_room():
+                    continue
                 log.warning("cannot accept connections for a moment: %s", error.strerror)
                 self.loop.remove_reader(listener)
                 self.loop.call_later(_ACCEPT_PAUSE, self.listen, listener)
-            return
-        if len(self.waiting) + len(self.answering) >= self.limits.connections:
-            self._make_room()
-        _Connection(accepted, self)
+                return
+            if len(self.waiting) + len(self.answering) >= self.limits.connections:
+                self._make_room()
+            _Connection(accepted, self)
 
     def _make_room(self) -> bool:
         """Close the connection that has been longest in the state that most are in, if any."""
