@@ -12,6 +12,7 @@ from exporter.values import FAULTS
 def faults(snapshot: Snapshot) -> dict[Hashable, FaultInfo]:
     """Every fault of a snapshot, by what makes it the same fault at the next poll."""
     found: dict[Hashable, FaultInfo] = {}
+    down = {device.key.address for device in snapshot.devices if not device.up}
     for report in snapshot.sources:
         if not report.up and not report.paused:
             found["source", report.name, report.reason] = FaultInfo(
@@ -19,7 +20,7 @@ def faults(snapshot: Snapshot) -> dict[Hashable, FaultInfo]:
                 {"source": report.name, "reason": report.reason, "remedy": report.remedy},
             )
         for address, absent in report.unanswered.items():
-            if report.up:
+            if report.up and address not in down:
                 found["unanswered", report.name, address] = FaultInfo(
                     "device does not answer a source",
                     {"source": report.name, "pci_address": address, "reason": absent.detail},

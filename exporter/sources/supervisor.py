@@ -516,6 +516,7 @@ class Source:
         self._dying.append((worker.process, self._clock() + self.limits.kill, device))
         if worker is self._worker:
             self._worker = None
+            self._cycle.asked = False  # its replacement may still answer this poll
         else:
             self._probe = self._probed = None
 
