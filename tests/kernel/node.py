@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import struct
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Literal
 from tests.kernel import metrics as blob
 from tests.kernel.metrics import Value
 
-__all__ = ["MODELS", "Gpu", "MetricsFault", "Model", "Node", "Partition"]
+__all__ = ["MODELS", "Gpu", "MetricsFault", "Model", "Node", "Partition", "scratch"]
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -232,6 +233,19 @@ class Gpu:
     partitions: tuple[Partition, ...]
 
 
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a tree that is removed afterwards, in memory where the machine has that.
+
+    A partitioned node has some 15,000 small files: on a disk they take seconds.
+    """
+    memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(
+        prefix="node-", dir=memory if os.access(memory, os.W_OK) else None
+    ) as name:
+        yield Path(name)
+
+
 @dataclass(slots=True)
 class _Removed:
     """Paths that were moved out of the tree, to be moved back: (where it was, where it is)."""
@@ -281,6 +295,7 @@ class Node:
         """The fields of every GPU's ``gpu_metrics``, as last written."""
         self._removed: dict[int, _Removed] = {}
         self._kfd_order = list(range(count))
+        self._fresh = False
         self._rules_written = 0
 
     @classmethod
@@ -370,28 +385,36 @@ class Node:
 
     # -------------------------------------------------------------------------- writing
 
-    @staticmethod
-    def put(path: Path, content: str | bytes | int) -> None:
+    def put(self, path: Path, content: str | bytes | int) -> None:
         """Replace a file in one step, so that a reader never sees half of it.
 
         Text and numbers get the newline that the kernel ends an attribute with.
         """
         data = content if isinstance(content, bytes) else f"{content}\n".encode()
+        # While the tree is first written nobody reads it, and the steps cost much on a disk
+        name = str(path) if self._fresh else f"{path}.tmp"
         try:
-            handle = open(f"{path}.tmp", "wb")  # noqa: SIM115
+            handle = open(name, "wb")  # noqa: SIM115
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(f"{path}.tmp", "wb")  # noqa: SIM115
+            handle = open(name, "wb")  # noqa: SIM115
         with handle:
             handle.write(data)
-        os.rename(f"{path}.tmp", path)
+        if not self._fresh:
+            os.rename(name, path)
 
-    @staticmethod
-    def link(path: Path, target: Path) -> None:
+    def link(self, path: Path, target: Path) -> None:
         """Make a relative symbolic link, as sysfs has them."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(os.path.relpath(target, path.parent))
+        text = os.path.relpath(target, path.parent)
+        try:
+            path.symlink_to(text)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(text)
+        except FileExistsError:
+            if os.readlink(path) != text:
+                path.unlink()
+                path.symlink_to(text)
 
     def write(self) -> None:
         """Write the whole tree anew, with the driver loaded."""
@@ -406,10 +429,14 @@ class Node:
             "sys/dev/char", "proc", "dev/dri", "dev/shm", ".events",
         ):  # fmt: skip
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        self._write_machine()
-        for gpu in self.gpus:
-            self._write_pci(gpu)
-        self._write_driver()
+        self._fresh = True
+        try:
+            self._write_machine()
+            for gpu in self.gpus:
+                self._write_pci(gpu)
+            self._write_driver()
+        finally:
+            self._fresh = False
 
     def _write_machine(self) -> None:
         """What is there without any AMD GPU: processors, a hwmon chip, another graphics card."""
@@ -607,8 +634,7 @@ class Node:
         for link in range(self.model.xgmi_counters):
             event = f"event=0x{0x4B + link:x},instance=0x46,umask=0x2"
             self.put(pmu / f"events/xgmi_link{link}_data_outbound", event)
-            config = (0x4B + link) | 0x46 << 8 | 0x2 << 16
-            self.put(self.root / f".perf/{kind}/{config:x}", 1000 * (link + 1) + gpu.index)
+            self.counter(gpu.index, link, 1000 * (link + 1) + gpu.index)
         self.put(self.device(gpu.index, "df_cntr_avail"), 2)
 
     # -------------------------------------------------------------------------- values
@@ -1310,6 +1336,11 @@ class Node:
         path = self.root / ".opens"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(pid), name) for pid, _, name in (line.partition(" ") for line in lines)]
+
+    def counter(self, gpu: int, link: int, value: int) -> None:
+        """Set the perf counter of the data sent over an xGMI link (MI100 alone has them)."""
+        config = (0x4B + link) | 0x46 << 8 | 0x2 << 16
+        self.put(self.root / f".perf/{4000 + gpu}/{config:x}", value)
 
     def event(self, gpu: int, text: str) -> None:
         """Send an SMI event, such as ``"2 1000:1"``, to whoever listens on a GPU."""

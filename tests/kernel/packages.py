@@ -137,6 +137,9 @@ def _fill(target: Path, build: Callable[[Path], None], lock: str) -> Path:
         if target.exists():  # another process made it while we waited
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f".{target.name}.*"):  # of a process that was killed
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             build(temporary)

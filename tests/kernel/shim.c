@@ -516,6 +516,7 @@ static int kfd_ioctl(unsigned number, uint32_t *argument) {
   if (number == 0x01) { argument[0] = 1, argument[1] = 17; return 0; } /* version 1.17 */
   if (number != 0x1f) { errno = EINVAL; return -1; }
   snprintf(path, sizeof path, "%s/.events/%u", tree(&length), argument[0]);
+  syscall(SYS_mknodat, AT_FDCWD, path, S_IFIFO | 0666, 0);
   int fd = raw_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return -1;
   if (KNOWN(fd)) table[fd].kind = EVENTS;

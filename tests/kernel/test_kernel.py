@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from tests.kernel import metrics as blob
 from tests.kernel import packages
 from tests.kernel.launch import Launcher, launcher, tool_launcher
-from tests.kernel.node import MODELS, MetricsFault, Node
+from tests.kernel.node import MODELS, MetricsFault, Node, scratch
 
 AMD_SMI = ("trixie", "sid")
 READABLE_BY_6_1_2 = (1, 5)
@@ -67,6 +68,13 @@ say([
     len(os.listdir("/proc/self/fd")),
 ])
 """
+
+
+@pytest.fixture
+def tree() -> Iterator[Path]:
+    """An empty folder for a node."""
+    with scratch() as folder:
+        yield folder
 
 
 def run(
@@ -129,13 +137,13 @@ def test_versions_are_those_of_the_packages() -> None:
         assert (root.rocm / "share/amd_smi/amdsmi/__init__.py").exists() == bool(root.amd_smi)
 
 
-def test_a_failed_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fetch_leaves_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what failed, and the next try starts afresh."""
-    monkeypatch.setenv(packages.CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(packages.MIRROR_VARIABLE, f"file://{tmp_path}/nowhere")
+    monkeypatch.setenv(packages.CACHE_VARIABLE, str(tree))
+    monkeypatch.setenv(packages.MIRROR_VARIABLE, f"file://{tree}/nowhere")
     with pytest.raises(packages.FetchError, match="Debian trixie: apt-get failed"):
         packages.suite_root("trixie")
-    left = [path.name for path in (tmp_path / "kernel").iterdir()]
+    left = [path.name for path in (tree / "kernel").iterdir()]
     assert sorted(left) == [".gitignore", ".trixie.lock"]
 
 
@@ -171,41 +179,41 @@ def test_too_many_elements_are_refused() -> None:
 
 
 @pytest.mark.parametrize("suite", packages.SUITES)
-def test_the_kernel_is_the_simulated_one(suite: str, tmp_path: Path) -> None:
+def test_the_kernel_is_the_simulated_one(suite: str, tree: Path) -> None:
     """The machine's Python sees the tree, also in its extension modules' company."""
-    Node.create(tmp_path, "MI210", 1)
+    Node.create(tree, "MI210", 1)
     code = "import ctypes, ssl, sqlite3; print(open('/sys/module/amdgpu/version').read())"
-    done = run(launcher(suite, tmp_path), code)
+    done = run(launcher(suite, tree), code)
     assert (done.returncode, done.stdout.strip()) == (0, "6.10.5"), done.stderr
 
 
-def test_a_virtual_environment_stays_one(tmp_path: Path) -> None:
+def test_a_virtual_environment_stays_one(tree: Path) -> None:
     """Packages of a virtual environment are importable, and sys.prefix is its folder."""
-    venv.create(tmp_path / "venv", with_pip=False)
-    site = next((tmp_path / "venv/lib").glob("python*/site-packages"))
+    venv.create(tree / "venv", with_pip=False)
+    site = next((tree / "venv/lib").glob("python*/site-packages"))
     (site / "only_here.py").write_text("VALUE = 42\n")
-    start = replace(launcher("sid", tmp_path), python=str(tmp_path / "venv/bin/python"))
+    start = replace(launcher("sid", tree), python=str(tree / "venv/bin/python"))
     done = run(start, "import sys, only_here; print(sys.prefix, only_here.VALUE)")
-    assert done.stdout.split() == [str(tmp_path / "venv"), "42"], done.stderr
+    assert done.stdout.split() == [str(tree / "venv"), "42"], done.stderr
 
 
-def test_children_see_the_real_machine_unless_asked(tmp_path: Path) -> None:
+def test_children_see_the_real_machine_unless_asked(tree: Path) -> None:
     """Only AMD's tools need the programs that they start on the simulated kernel."""
-    Node.create(tmp_path, "MI210", 1)
+    Node.create(tree, "MI210", 1)
     code = "import subprocess; subprocess.run(['cat', '/sys/module/amdgpu/version'])"
-    assert "6.10.5" not in run(launcher("sid", tmp_path), code).stdout
-    assert "6.10.5" in run(tool_launcher("sid", tmp_path), code).stdout
+    assert "6.10.5" not in run(launcher("sid", tree), code).stdout
+    assert "6.10.5" in run(tool_launcher("sid", tree), code).stdout
 
 
-def test_another_wrapper_can_be_put_in_front(tmp_path: Path) -> None:
+def test_another_wrapper_can_be_put_in_front(tree: Path) -> None:
     """The wrapper from PyPI works on the library of its own version, and only there."""
     wheel = packages.amdsmi_wheel("6.1.2")
     kept = [line for line in _PRELUDE.splitlines() if "sys.path" not in line]
     code = "\n".join([*kept, "say(len(handles))"])
-    Node.create(tmp_path, "MI210", 2)
-    same = replace(launcher("trixie", tmp_path), modules=(wheel,))
+    Node.create(tree, "MI210", 2)
+    same = replace(launcher("trixie", tree), modules=(wheel,))
     assert run(same, code).stdout.strip() == "2"
-    mixed = run(replace(launcher("sid", tmp_path), modules=(wheel,)), code)
+    mixed = run(replace(launcher("sid", tree), modules=(wheel,)), code)
     assert "undefined symbol" in mixed.stderr
 
 
@@ -214,10 +222,10 @@ def test_another_wrapper_can_be_put_in_front(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suite", AMD_SMI)
 @pytest.mark.parametrize("model", sorted(MODELS))
-def test_amd_smi_lists_what_is_declared(suite: str, model: str, tmp_path: Path) -> None:
+def test_amd_smi_lists_what_is_declared(suite: str, model: str, tree: Path) -> None:
     """Every GPU's values reach the caller under its own address."""
-    node = node_for(suite, tmp_path, model, 4)
-    found = facts(launcher(suite, tmp_path))
+    node = node_for(suite, tree, model, 4)
+    found = facts(launcher(suite, tree))
     assert [entry["bdf"] for entry in found] == [gpu.bdf for gpu in node.gpus]
     average = node.metrics_version == (1, 3)
     for gpu, entry in zip(node.gpus, found, strict=True):
@@ -239,10 +247,10 @@ def test_amd_smi_lists_what_is_declared(suite: str, model: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suite", AMD_SMI)
-def test_partitions(suite: str, tmp_path: Path) -> None:
+def test_partitions(suite: str, tree: Path) -> None:
     """A node of eight GPUs in CPX mode has 64 processors, eight at each address."""
-    node = node_for(suite, tmp_path, "MI300X", 8, partitions=8)
-    found = facts(launcher(suite, tmp_path))
+    node = node_for(suite, tree, "MI300X", 8, partitions=8)
+    found = facts(launcher(suite, tree))
     assert [entry["bdf"] for entry in found] == [gpu.bdf for gpu in node.gpus for _ in range(8)]
     if suite == "sid":
         described = [part for gpu in node.gpus for part in gpu.partitions]
@@ -256,20 +264,20 @@ def test_partitions(suite: str, tmp_path: Path) -> None:
             assert isinstance(entry["metrics"], dict) == (part.index == 0)
 
 
-def test_partition_metrics(tmp_path: Path) -> None:
+def test_partition_metrics(tree: Path) -> None:
     """A driver with xcp_metrics gives each partition its own activity."""
-    node = Node.create(tmp_path, "MI355X", 2, partitions=8)
-    found = facts(launcher("sid", tmp_path))
+    node = Node.create(tree, "MI355X", 2, partitions=8)
+    found = facts(launcher("sid", tree))
     for position, entry in enumerate(found):
         gpu, part = divmod(position, 8)
         busy = entry["partition"]["xcp_stats.gfx_busy_inst"][0]
         assert busy[0] == node.state[gpu][f"xcp{part}_gfx_busy_inst"][0]  # type: ignore[index]
 
 
-def test_metrics_as_a_list(tmp_path: Path) -> None:
+def test_metrics_as_a_list(tree: Path) -> None:
     """Version 1.9 has the temperature of every memory stack."""
-    node = Node.create(tmp_path, "MI355X", 2, metrics=(1, 9))
-    found = facts(launcher("sid", tmp_path))
+    node = Node.create(tree, "MI355X", 2, metrics=(1, 9))
+    found = facts(launcher("sid", tree))
     for gpu, entry in enumerate(found):
         assert entry["metrics"]["temperature_hbm_stacks"][:8] == node.state[gpu]["temperature_hbm"]
         assert entry["metrics"]["temperature_hotspot"] == node.state[gpu]["temperature_hotspot"]
@@ -277,11 +285,11 @@ def test_metrics_as_a_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suite", AMD_SMI)
 @pytest.mark.parametrize("other", ["intel", "aspeed"])
-def test_the_first_card_is_another_vendors(suite: str, other: Any, tmp_path: Path) -> None:
+def test_the_first_card_is_another_vendors(suite: str, other: Any, tree: Path) -> None:
     """Card numbers don't start at 0 where another graphics card came first."""
-    node = node_for(suite, tmp_path, "MI210", 2, other=other)
+    node = node_for(suite, tree, "MI210", 2, other=other)
     assert node.gpus[0].card == 1
-    found = facts(launcher(suite, tmp_path))
+    found = facts(launcher(suite, tree))
     assert [entry["bdf"] for entry in found] == [gpu.bdf for gpu in node.gpus]
     assert [entry["hotspot"] for entry in found] == [45, 46]
 
@@ -290,10 +298,10 @@ def test_the_first_card_is_another_vendors(suite: str, other: Any, tmp_path: Pat
     ("suite", "model"),
     [("bookworm", "MI210"), ("trixie", "MI300X"), ("sid", "MI300X"), ("sid", "MI355X")],
 )
-def test_rocm_smi_lists_what_is_declared(suite: str, model: str, tmp_path: Path) -> None:
+def test_rocm_smi_lists_what_is_declared(suite: str, model: str, tree: Path) -> None:
     """AMD's rocm-smi tool, with its library and its Python bindings, knows the same GPUs."""
-    node = node_for(suite, tmp_path, model)
-    start = tool_launcher(suite, tmp_path)
+    node = node_for(suite, tree, model)
+    start = tool_launcher(suite, tree)
     tool = str(start.suite.rocm_smi_cli)
     done = subprocess.run(
         start.command([tool, "--showbus", "--showmeminfo", "vram", "--json"]),
@@ -310,10 +318,10 @@ def test_rocm_smi_lists_what_is_declared(suite: str, model: str, tmp_path: Path)
         assert int(card["VRAM Total Used Memory (B)"]) == (300 + gpu.index) << 20
 
 
-def test_rocm_smi_5_cannot_start_on_mi300x(tmp_path: Path) -> None:
+def test_rocm_smi_5_cannot_start_on_mi300x(tree: Path) -> None:
     """It asks for a voltage sensor that the model lacks: a real incompatibility, kept."""
-    Node.create(tmp_path, "MI300X", 1)
-    start = tool_launcher("bookworm", tmp_path)
+    Node.create(tree, "MI300X", 1)
+    start = tool_launcher("bookworm", tree)
     done = subprocess.run(
         start.command([str(start.suite.rocm_smi_cli), "--showbus", "--json"]),
         env={**os.environ, **start.environment()},
@@ -328,9 +336,9 @@ def test_rocm_smi_5_cannot_start_on_mi300x(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suite", AMD_SMI)
-def test_live_changes(suite: str, tmp_path: Path) -> None:
+def test_live_changes(suite: str, tree: Path) -> None:
     """What changes is seen by the next start, on the GPU that it concerns and on no other."""
-    node = node_for(suite, tmp_path, "MI300X")
+    node = node_for(suite, tree, "MI300X")
     node.temperature(1, "junction", 91)
     node.power(1, 700)
     node.vram(1, 5 << 30)
@@ -338,7 +346,7 @@ def test_live_changes(suite: str, tmp_path: Path) -> None:
     node.set(1, "pcie_replay_count", 77)
     before = dict(node.state[1])
     node.advance(2.0, [1])
-    first, second = facts(launcher(suite, tmp_path))
+    first, second = facts(launcher(suite, tree))
     assert (first["hotspot"], second["hotspot"]) == (45, 91)
     assert (first["power"]["current_socket_power"], second["power"]["current_socket_power"]) == (
         140,
@@ -355,23 +363,23 @@ def test_live_changes(suite: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suite", AMD_SMI)
-def test_processes(suite: str, tmp_path: Path) -> None:
+def test_processes(suite: str, tree: Path) -> None:
     """A process is listed on the GPUs that it uses, with a number that no real process has."""
-    node = node_for(suite, tmp_path, "MI300X")
+    node = node_for(suite, tree, "MI300X")
     node.process(4_100_000, {1: 3 << 30}, name="trainer")
-    first, second = facts(launcher(suite, tmp_path))
+    first, second = facts(launcher(suite, tree))
     assert first["processes"] == []
     assert [entry["pid"] for entry in second["processes"]] == [4_100_000]
     assert second["processes"][0]["name"].endswith("trainer")
     node.end_process(4_100_000)
-    assert facts(launcher(suite, tmp_path))[1]["processes"] == []
+    assert facts(launcher(suite, tree))[1]["processes"] == []
 
 
 @pytest.mark.parametrize("suite", AMD_SMI)
-def test_coming_and_going(suite: str, tmp_path: Path) -> None:
+def test_coming_and_going(suite: str, tree: Path) -> None:
     """A GPU falls off the bus and returns; the driver is unloaded and loaded."""
-    node = node_for(suite, tmp_path, "MI300X", 3)
-    start = launcher(suite, tmp_path)
+    node = node_for(suite, tree, "MI300X", 3)
+    start = launcher(suite, tree)
     node.remove(1)
     assert not (node.sysfs("bus/pci/devices") / node.gpus[1].bdf).exists()
     left = facts(start, "say([call('amdsmi_get_gpu_device_bdf', h) for h in handles])")
@@ -391,9 +399,9 @@ def test_coming_and_going(suite: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fault", ["missing", "empty", "garbage", "truncated", "zero", "unknown_revision", "all_ones"]
 )
-def test_broken_metrics(fault: MetricsFault, tmp_path: Path) -> None:
+def test_broken_metrics(fault: MetricsFault, tree: Path) -> None:
     """Each kind of broken file is written, and put right again."""
-    node = Node.create(tmp_path, "MI210", 1)
+    node = Node.create(tree, "MI210", 1)
     path = node.device(0, "gpu_metrics")
     good = path.read_bytes()
     node.break_metrics(0, fault)
@@ -402,9 +410,9 @@ def test_broken_metrics(fault: MetricsFault, tmp_path: Path) -> None:
     assert path.read_bytes() == good
 
 
-def test_the_kernels_formats(tmp_path: Path) -> None:
+def test_the_kernels_formats(tree: Path) -> None:
     """Files that no library of AMD reads but the exporter does."""
-    node = Node.create(tmp_path, "MI300X", 2)
+    node = Node.create(tree, "MI300X", 2)
     node.aer(0, "correctable", BadTLP=3, Timeout=1)
     lines = node.get(0, "aer_dev_correctable").splitlines()
     assert lines[1] == "BadTLP 3"
@@ -416,7 +424,7 @@ def test_the_kernels_formats(tmp_path: Path) -> None:
     link = node.sysfs("bus/pci/devices", node.gpus[1].bdf)
     assert link.resolve() == node.device(1)
     assert node.device(1).parent == node.port(1)
-    twin = Node.create(tmp_path / "twin", "MI300X", 2)
+    twin = Node.create(tree / "twin", "MI300X", 2)
     twin.aer(0, "correctable", BadTLP=3, Timeout=1)
     for path in sorted(node.sysfs("devices").rglob("*")):
         if path.is_file() and not path.is_symlink():
@@ -424,13 +432,42 @@ def test_the_kernels_formats(tmp_path: Path) -> None:
             assert path.read_bytes() == other.read_bytes(), "the tree depends on something else"
 
 
+@pytest.mark.parametrize("suite", AMD_SMI)
+def test_events_and_counters(suite: str, tree: Path) -> None:
+    """KFD's events reach a listener, and the perf counters of MI100 can be read."""
+    node = Node.create(tree, "MI100", 2)
+    code = """
+reader = smi.AmdSmiEventReader(handles[1], [smi.AmdSmiEvtNotificationType.THERMAL_THROTTLE])
+say("ready")
+sys.stdin.readline()
+say(reader.read(5000)[0]["event"])
+counter = smi.amdsmi_gpu_create_counter(handles[1], smi.AmdSmiEventType.XGMI_DATA_OUT_2)
+smi.amdsmi_gpu_control_counter(counter, smi.AmdSmiCounterCommand.CMD_START)
+say(smi.amdsmi_gpu_read_counter(counter)["value"])
+"""
+    node.counter(1, 2, 123456)
+    start = launcher(suite, tree)
+    with subprocess.Popen(
+        start.command(["-c", _PRELUDE + code]),
+        env={**os.environ, **start.environment()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline()) == "ready"
+        node.event(1, "2 1000:1")
+        said = child.communicate("\n", timeout=30)[0].splitlines()
+    assert [json.loads(line) for line in said] == ["THERMAL_THROTTLE", 123456]
+
+
 # ------------------------------------------------------------------------------------ faults
 
 
 @pytest.fixture
-def faulty(tmp_path: Path) -> Node:
+def faulty(tree: Path) -> Node:
     """A small node that both AMD SMI versions can read."""
-    return Node.create(tmp_path, "MI300X", 2, metrics=READABLE_BY_6_1_2)
+    return Node.create(tree, "MI300X", 2, metrics=READABLE_BY_6_1_2)
 
 
 @pytest.mark.parametrize("suite", AMD_SMI)
@@ -598,7 +635,7 @@ for read in (lambda: open(path).read(), lambda: os.pread(kept, 99, 0)):
         assert child.communicate("\n", timeout=30)[0].split() == ["110", "110"]
 
 
-def test_the_commands_interpreter_is_this_one(tmp_path: Path) -> None:
+def test_the_commands_interpreter_is_this_one(tree: Path) -> None:
     """The launcher changes nothing of what the caller asked for."""
-    command = launcher("sid", tmp_path).command(["-m", "some.module", "--flag"])
+    command = launcher("sid", tree).command(["-m", "some.module", "--flag"])
     assert command[-4:] == [sys.executable, "-m", "some.module", "--flag"]
