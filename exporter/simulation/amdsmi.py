@@ -19,7 +19,7 @@ from exporter.simulation.metrics import (
     pcie_link,
 )
 from exporter.simulation.models import MIB, Limits
-from exporter.simulation.node import UPTIME, Device, SimulatedNode, State
+from exporter.simulation.node import PAGE, UPTIME, Device, SimulatedNode, State
 
 VERSION = "27.1.0"
 """Of the library; the package and ROCm call it 10.1."""
@@ -27,7 +27,6 @@ GTT = 128 << 30
 GTT_USED = 20 * MIB
 BAD_PAGE_THRESHOLD = 256
 """From MI300 on (assumption)."""
-PAGE = 4096
 _FIRMWARE = {
     "mec": (e.AmdSmiFwBlock.AMDSMI_FW_ID_CP_MEC1, ""),
     "mec2": (e.AmdSmiFwBlock.AMDSMI_FW_ID_CP_MEC2, ""),

@@ -10,11 +10,11 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
-from exporter.simulation.amdsmi import GTT, GTT_USED, PAGE, bad_pages, hive_id, serial
+from exporter.simulation.amdsmi import GTT, GTT_USED, bad_pages, hive_id, serial
 from exporter.simulation.enumerations import RAS_BLOCKS, AmdSmiMemoryPageStatus
 from exporter.simulation.metrics import megatransfers, pcie_link, percent
 from exporter.simulation.models import Clock
-from exporter.simulation.node import CPU_NODES, UPTIME, Device, SimulatedNode, State
+from exporter.simulation.node import CPU_NODES, PAGE, UPTIME, Device, SimulatedNode, State
 
 _PCI = "/sys/bus/pci/devices"
 _DRIVER = "/sys/bus/pci/drivers/amdgpu"

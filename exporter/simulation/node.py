@@ -26,6 +26,7 @@ TICKS_PER_SECOND = 1000
 """Of the firmware's accumulation counter (assumption)."""
 FIRST_PID = 5_000_000
 """Linux gives no process a number above 4194304, so these can't be real ones."""
+PAGE = 4096
 BASELINE = 284 * MIB
 """VRAM that the driver keeps on an idle GPU (assumption)."""
 HEADROOM = 0.02
@@ -383,18 +384,23 @@ class SimulatedNode:
         room = total * (1 - HEADROOM)
         base = min(min(BASELINE, total / 8) + residue * total, room)
         if condition.program is None:
-            return int(base), ()
+            return _pages(base), ()
         began = course.began[stretch]
         held = course.held.at(t) * (1 - math.exp((began - t) / LOADING))
         if condition.leak:
             held += course.leaked.total(t) - course.leaked.total(max(began, 0.0))
-        each = int(max(0.0, min(held * total, room - base)) / len(device.partitions))
+        each = _pages(max(0.0, min(held * total, room - base)) / len(device.partitions))
         first = FIRST_PID + device.number * 10_000 + self._stretch(max(began, 0.0)) * 10
         processes = tuple(
             Process(first + i, condition.program, max(began, 0.0), partition.gpu_id, each)
             for i, partition in enumerate(device.partitions)
         )
-        return int(base) + each * len(processes), processes
+        return _pages(base) + each * len(processes), processes
+
+
+def _pages(size: float) -> int:
+    """A size in bytes, down to whole pages."""
+    return int(size) // PAGE * PAGE
 
 
 def pcie_peak(generation: int, lanes: int) -> float:

@@ -93,6 +93,7 @@ def test_values_stay_in_range(spec: SimulationSpec, moment: float) -> None:
         state, model = node.state(device.number), device.model
         assert 0 <= state.vram_used <= model.vram
         assert sum(p.vram for p in state.processes) <= state.vram_used
+        assert 0 == state.vram_used % 4096
         assert 0 <= state.gfx <= 1
         assert 0 <= state.memory <= 1
         assert 0 <= state.condition.xgmi.at(moment) <= 1

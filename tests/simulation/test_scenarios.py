@@ -127,7 +127,7 @@ def test_leak_grows_and_ends_with_its_process() -> None:
     assert used[0] < used[1] < used[2]
     assert [u - used[0] for u in used] == [h - held[0] for h in held]
     assert 0.04 / 3600 * nodes[0].devices[GPU].model.vram == pytest.approx(
-        (used[2] - used[1]) / 10_000, rel=1e-6
+        (used[2] - used[1]) / 10_000, rel=1e-5
     )
     assert () == node_at(30_001.0, spec).state(GPU).processes
 
@@ -137,7 +137,7 @@ def test_leak_ends_where_the_memory_ends() -> None:
     spec = with_runs(TRAINING, ScenarioRun("vram-leak", gpu=GPU))
     days = [node_at(day * 86_400.0, spec).state(GPU).vram_used for day in (2, 3)]
     total = node_at(0.0, spec).devices[GPU].model.vram
-    assert [pytest.approx(0.98 * total, abs=1)] * 2 == days
+    assert [pytest.approx(0.98 * total, abs=4096)] * 2 == days
 
 
 def test_residue_grows_by_jobs_and_stays() -> None:
@@ -145,7 +145,9 @@ def test_residue_grows_by_jobs_and_stays() -> None:
     spec = with_runs(ScenarioRun("idle"), ScenarioRun("vram-residue", 0.0, 3700.0, GPU))
     used = [node_at(t, spec).state(GPU).vram_used for t in (0.0, 1201.0, 1300.0, 2401.0, 9000.0)]
     job = RESIDUE * node_at(0.0, spec).devices[GPU].model.vram
-    assert [pytest.approx(n * job, abs=1) for n in (0, 1, 1, 2, 3)] == [u - used[0] for u in used]
+    assert [pytest.approx(n * job, abs=4096) for n in (0, 1, 1, 2, 3)] == [
+        u - used[0] for u in used
+    ]
     assert [] == node_at(2401.0, spec).processes()
 
 
