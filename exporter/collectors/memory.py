@@ -93,7 +93,11 @@ def read_sysfs_partition(gpu: SysfsGpu) -> Fields:
 
 
 def _held(gpu: SysfsGpu, gpu_id: int) -> Value:
-    """What the compute processes hold of one KFD device."""
+    """What the compute processes hold of one KFD device; read once per poll."""
+    return gpu.once(("held", gpu_id), lambda: _sum_held(gpu, gpu_id))
+
+
+def _sum_held(gpu: SysfsGpu, gpu_id: int) -> Value:
     if isinstance(gpu.node_text("/sys/class/kfd/kfd/topology/generation_id"), Absent):
         return Absent(NOT_SUPPORTED, f"{_KFD_PROCESSES}: no KFD")
     held = 0

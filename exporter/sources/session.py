@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from exporter.values import Absent, Value
 
 POLL = 0.0
-"""Asked at every poll."""
+"""Asked once in every poll."""
 SLOW = 30.0
 """Seconds between two looks at what changes seldom: error counts, bad pages, limits."""
 STATIC = math.inf
@@ -31,7 +31,7 @@ class Memo:
     def get(self, key: object, every: float, ask: Callable[[], T]) -> T:
         """The answer kept under `key`, or a new one by `ask` when it is due."""
         kept = self._kept.get(key)
-        if kept is not None and self.now < kept[0]:
+        if kept is not None and self.now <= kept[0]:
             return kept[1]  # type: ignore[return-value]  # the key determines the type
         answer = ask()
         keep = min(every, ASK_AGAIN) if isinstance(answer, Absent) else every

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.sources.files import Files, absent_for, read_text
@@ -156,17 +156,21 @@ class SysfsGpu:
             return read_text(self._files, full)
         return self._memo.get(full, every, lambda: read_text(self._files, full))
 
-    def node_text(self, path: str, every: float = POLL) -> str | Absent:
+    def node_text(self, path: str) -> str | Absent:
         """A file anywhere, such as `/sys/class/kfd/kfd/proc/…`."""
-        return self._memo.get(path, every, lambda: read_text(self._files, path))
+        return read_text(self._files, path)
 
     def names(self, path: str, every: float = SLOW) -> tuple[str, ...]:
         """The names in a directory of the PCI device; none where it does not exist."""
         return self._memo.get((self._base, path), every, lambda: self._list(self._base + path))
 
     def node_names(self, path: str) -> tuple[str, ...]:
-        """The names in a directory anywhere; none where it does not exist."""
-        return self._memo.get(("names", path, self._memo.now), POLL, lambda: self._list(path))
+        """The names in a directory anywhere, listed once per poll; none where there is none."""
+        return self._memo.get(("names", path), POLL, lambda: self._list(path))
+
+    def once(self, key: object, ask: Callable[[], Value]) -> Value:
+        """What `ask` answers, asked once per poll for all views of the node."""
+        return self._memo.get(key, POLL, ask)
 
     def target(self, path: str) -> str | Absent:
         """The name of what a path of the PCI device leads to, its links followed; read once."""
