@@ -2,7 +2,8 @@
 
     amdgpu_info{uuid="…",name="AMD Instinct MI300X",gfx_target="gfx942",…} 1
 
-Read once per device generation. The UUID is AMD SMI's, which differs from version to version of the
+Read once per device generation. The gfx target is KFD's: AMD SMI tells it from 6.3 on, at first in
+decimal. The UUID is AMD SMI's, which differs from version to version of the
 library; a device's name in the series is its PCI address.
 """
 
@@ -55,7 +56,6 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     return {
         "uuid": text(gpu.call("amdsmi_get_gpu_device_uuid", every=STATIC)),
         "name": text(item(asic, "market_name")),
-        "gfx_target": text(item(asic, "target_graphics_version")),
         "serial": text(item(board, "product_serial")),
         "vbios_version": text(
             item(gpu.call("amdsmi_get_gpu_vbios_info", every=STATIC), "part_number")

@@ -32,6 +32,7 @@ def source(report: SourceReport) -> dict[str, Any]:
         "reason": report.reason or None,
         "remedy": report.remedy or None,
         "devices": len(report.devices),
+        "node": {name: value for name, value in report.node.items() if isinstance(value, str)},
         "unanswered": {a: absent.detail for a, absent in report.unanswered.items()},
         "restarts": {reason: count for reason, count in report.restarts.items() if count},
         "abandoned_workers": report.abandoned,

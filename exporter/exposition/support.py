@@ -110,6 +110,11 @@ def support_table(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> s
             lines.append(f"             {report.reason}")
             lines.append(f"             what to do: {report.remedy}")
         lines += [f"             {absent.detail}" for absent in report.unanswered.values()]
+        lines += [
+            f"             {name}: {value}"
+            for name, value in report.node.items()
+            if isinstance(value, str) and name != "boot_id"
+        ]
     lines += ["", "GPUS"]
     if not snapshot.devices:
         lines.append("  none was found")

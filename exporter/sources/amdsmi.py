@@ -6,7 +6,6 @@ collectors. Facts about names, keys and status codes: amdsmi_interface.py of tho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,7 +73,6 @@ class AmdSmiGpu:
         partition: the partition's number as text, None for the whole device.
         partitioned: whether the device is split into partitions.
         index: the place in the library's own list.
-        version: of the library, for the few calls whose meaning changed; (27, 1) is 10.1.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class AmdSmiGpu:
         self.index = index
         self.partition = partition
         self.partitioned = partitioned
-        self.version = session.version
         self._session = session
         self._handle = handle
 
@@ -136,9 +133,6 @@ class AmdSmiSession:
     def __init__(self, api: Any, files: Files, versions: Mapping[str, Value]) -> None:
         self.api = api
         self.memo = Memo()
-        self.version = tuple(
-            int(part) for part in re.findall(r"\d+", str(versions.get("amdsmi_version", "")))[:2]
-        )
         self._files = files
         self._versions = versions
         self._bound = bound_addresses(files)

@@ -53,7 +53,12 @@ def _open_amdsmi(_: str) -> Opened:
     from exporter.sources.amdsmi_library import load
 
     loaded = load()
-    versions = {"amdsmi_version": loaded.library_version}
+    versions = {
+        "amdsmi_version": loaded.library_version,
+        "amdsmi_wrapper_version": loaded.wrapper_version,
+        "amdsmi_wrapper_path": loaded.wrapper_path,
+        "amdsmi_library_path": loaded.library_path,
+    }
     session = AmdSmiSession(loaded.api, KernelFiles(), versions)
     return Opened({"amdsmi": session}, time.monotonic)
 
