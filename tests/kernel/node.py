@@ -237,7 +237,7 @@ class Gpu:
 def scratch() -> Iterator[Path]:
     """A folder for a tree that is removed afterwards, in memory where the machine has that.
 
-    A partitioned node has some 15,000 small files: on a disk they take seconds.
+    A partitioned node has some 6,500 small files: on a disk they take seconds.
     """
     memory = Path("/dev/shm")  # noqa: S108
     with tempfile.TemporaryDirectory(
