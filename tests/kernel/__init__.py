@@ -3,5 +3,5 @@
 * :mod:`tests.kernel.packages` fetches and unpacks the libraries (no root, nothing installed).
 * :mod:`tests.kernel.node` writes the ``/sys`` and ``/dev`` tree of a whole GPU node and changes it.
 * :mod:`tests.kernel.launch` starts a Python command line on that tree.
-* ``shim.c`` answers the ioctls and makes faults; :mod:`tests.kernel.faults` writes its rules.
+* ``shim.c`` answers the ioctls and makes the faults that ``Node.rules`` asks for.
 """
