@@ -10,8 +10,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 import structlog
@@ -72,34 +73,24 @@ class Reader:
         self._seen: frozenset[str] = frozenset()
         self.state_error = ""
         self._expected = config.expected_gpus
-        self._interval = config.poll_interval
-        self._settings = _fallback_limits(config)
-        self.picture = self._new_picture(config)
+        self.picture = Picture(
+            [BY_NAME[name] for name in config.collectors],
+            interval=config.poll_interval,
+            pace=self._pace,
+            settings=_fallback_limits(config),
+            numbering=self._numbering,
+        )
 
     def apply(self, config: Config) -> None:
         """Take over the settings that can change while running."""
         self._expected = config.expected_gpus
-        settings = _fallback_limits(config)
-        same = (
-            tuple(c.name for c in self.picture.collectors) == config.collectors
-            and self._interval == config.poll_interval
-            and self._settings == settings
-        )
-        if same:
-            return
-        self._interval, self._settings = config.poll_interval, settings
-        self.picture = self._new_picture(config)
-        for source in self._sources:
-            source.limits = replace(source.limits, interval=config.poll_interval)
-
-    def _new_picture(self, config: Config) -> Picture:
-        return Picture(
+        self.picture.apply(
             [BY_NAME[name] for name in config.collectors],
             interval=config.poll_interval,
-            pace=self._pace,
-            settings=self._settings,
-            numbering=self._numbering,
+            settings=_fallback_limits(config),
         )
+        for source in self._sources:
+            source.limits = replace(source.limits, interval=config.poll_interval)
 
     def poll(self) -> Snapshot:
         """One poll of every source."""
@@ -182,16 +173,17 @@ class Daemon:
     ) -> None:
         self._config = config
         self._load = reload
-        self._log_format = config.log_format
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
+        self._stopping = False
+        # A signal handler may interrupt its own thread anywhere, so it must take no lock; putting
+        # into this queue is reentrant.
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._reload_lock = threading.Lock()
         self._reload_requested = False
         self._hang_up = False
         self._shown: _Shown | None = None
         self._reload_ok = True
         self._reloaded_at = time.time()
-        self._reader = Reader(config, launcher, self._stopping.is_set)
+        self._reader = Reader(config, launcher, lambda: self._stopping)
         self._faults = Faults(log)
         self.web = WebServer(
             self,
@@ -248,17 +240,16 @@ class Daemon:
                 log.error(
                     "configuration not reloaded, the running settings stay", reason=str(error)
                 )
-                self._wake.set()
                 return str(error)
             for name in changes_needing_restart(self._config, config):
                 log.warning("a changed setting needs a restart to take effect", setting=name)
-            self._config = config
+            self._config = _in_force(self._config, config)
             self._reload_ok = True
             self._reloaded_at = time.time()
-            self._reload_requested = True
-            set_up(config.log_level, self._log_format)
+            set_up(self._config.log_level, self._config.log_format)
             log.info("configuration reloaded")
-            self._wake.set()
+            self._reload_requested = True
+            self._wake.put(None)
             return None
 
     # ------------------------------------------------------------------ the loop
@@ -269,8 +260,8 @@ class Daemon:
         Raises:
             ListenError: an address can't be listened on; nothing has been started then.
         """
-        self.web.start()
         with self._signals():
+            self.web.start()
             log.info(
                 "amdgpu-exporter started",
                 version=__version__,
@@ -288,15 +279,16 @@ class Daemon:
 
     def stop(self) -> None:
         """End `run`, from any thread."""
-        self._stopping.set()
-        self._wake.set()
+        self._stopping = True
+        self._wake.put(None)
 
     def _loop(self) -> None:
         due = time.monotonic()
-        while not self._stopping.is_set():
+        while not self._stopping:
             if self._reload_requested:
                 self._reload_requested = False
                 self._reader.apply(self._config)
+                due = time.monotonic()
             self._poll()
             # Where a poll took longer than the interval, the missed ones are left out.
             interval = self._config.poll_interval
@@ -304,19 +296,19 @@ class Daemon:
             self._sleep(due)
 
     def _sleep(self, until: float) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping:
             if self._hang_up:
                 self._hang_up = False
                 self.reload()
-            self._wake.clear()
             if self._reload_requested or (left := until - time.monotonic()) <= 0:
                 return
-            self._wake.wait(left)
+            with suppress(Empty):
+                self._wake.get(timeout=left)
 
     def _poll(self) -> None:
         snapshot = self._reader.poll()
-        if self._stopping.is_set():
-            return
+        if self._stopping:
+            return  # it was cut short
         self._shown = _Shown(
             snapshot, MetricsPage(snapshot, self._reader.picture.collectors, self._status)
         )
@@ -333,7 +325,7 @@ class Daemon:
 
         def hang_up(_: int, __: FrameType | None) -> None:
             self._hang_up = True
-            self._wake.set()
+            self._wake.put(None)
 
         handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: hang_up}
         before = {number: signal.signal(number, act) for number, act in handlers.items()}
@@ -342,6 +334,17 @@ class Daemon:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _in_force(running: Config, loaded: Config) -> Config:
+    """The loaded settings, but the running values of those that only a restart changes."""
+    settings = {field.name: field.metadata.get("setting") for field in fields(Config)}
+    kept = {
+        name: getattr(running, name)
+        for name, setting in settings.items()
+        if setting is not None and not setting.live
+    }
+    return replace(loaded, **kept)
 
 
 def _text(status: int, line: str) -> Page:

@@ -18,7 +18,7 @@ from exporter.values import Absent, FieldValue, Scalar
 KEEP_SOURCE = 120.0
 """Seconds for which a counter waits for the source that it comes from before it takes another."""
 ASK_AGAIN = 3600.0
-"""Seconds after which a source that rests is asked again what it can give."""
+"""Seconds after which a source that rests, or a reader left alone, is asked again."""
 
 
 @dataclass(slots=True)
@@ -44,21 +44,32 @@ class _ReaderState:
     offered: set[tuple[DeviceKey, FieldKey]] = field(default_factory=set)
     won: int = 0
     asked: bool = False
+    asked_at: float = 0.0
 
 
 class Assembly:
     """Assembles polls of the enabled collectors; remembers who won."""
 
     def __init__(self, collectors: Sequence[Collector[object]]) -> None:
+        self._readers: list[tuple[str, Collector[object], str]] = []
+        self._states: dict[str, _ReaderState] = {}
+        self._winners: dict[tuple[DeviceKey, FieldKey], str] = {}
+        self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
+        self._rested: dict[str, float] = {}
+        self._devices: frozenset[DeviceKey] = frozenset()
+        self._now = 0.0
+        self.apply(collectors)
+
+    def apply(self, collectors: Sequence[Collector[object]]) -> None:
+        """Change which collectors are enabled; what is known of the others stays."""
         self._readers = [
             (f"{collector.name}/{number}", collector, reader.source)
             for collector in collectors
             for number, reader in enumerate(collector.readers)
         ]
-        self._states = {reader: _ReaderState() for reader, _, _ in self._readers}
-        self._winners: dict[tuple[DeviceKey, FieldKey], str] = {}
-        self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
-        self._rested: dict[str, float] = {}
+        self._states = {
+            reader: self._states.get(reader, _ReaderState()) for reader, _, _ in self._readers
+        }
 
     def demand(self, source: str) -> tuple[str, ...]:
         """The readers to ask of a source at the next poll; `simulated` stands for all."""
@@ -70,8 +81,10 @@ class Assembly:
 
     def _shadowed(self, reader: str) -> bool:
         state = self._states[reader]
-        return bool(state.offered) and not any(
-            self._winners.get(key, reader) == reader for key in state.offered
+        return (
+            bool(state.offered)
+            and self._now - state.asked_at < ASK_AGAIN
+            and not any(self._winners.get(key, reader) == reader for key in state.offered)
         )
 
     def may_rest(self, reports: Sequence[SourceReport], source: str, now: float) -> bool:
@@ -83,7 +96,7 @@ class Assembly:
         if any(report.name != source and not (report.up or report.paused) for report in reports):
             return False
         states = [self._states[reader] for reader, _, of in self._readers if of == source]
-        if not any(state.asked for state in states):
+        if not all(state.asked for state in states):
             return False
         if any(key not in self._winners for state in states for key in state.offered):
             return False
@@ -98,6 +111,7 @@ class Assembly:
     def assemble(self, reports: Sequence[SourceReport], now: float) -> dict[DeviceKey, Assembled]:
         """One poll's answers, by device and partition; `now` is monotonic, in seconds."""
         found: dict[DeviceKey, Assembled] = {}
+        left_alone = set(self._states)
         winners: dict[tuple[DeviceKey, FieldKey], str] = {}
         by_source = {report.name: report for report in reports}
         simulated = by_source.get("simulated")
@@ -109,6 +123,7 @@ class Assembly:
             offered: set[tuple[DeviceKey, FieldKey]] = set()
             won, asked = 0, False
             for address, answer in report.answers.items():
+                asked = asked or collector.name in answer.errors
                 for partition, by_reader in answer.readings.items():
                     if reader not in by_reader:
                         continue
@@ -133,8 +148,15 @@ class Assembly:
                             _put(assembled.values, place, item)
                             assembled.origins[place] = report.name
             if asked:
-                state.offered, state.won, state.asked = offered, won, True
-        self._winners = winners
+                state.offered, state.won = offered, won
+                state.asked, state.asked_at = True, now
+                left_alone.remove(reader)
+        self._winners, self._now = winners, now
+        devices = frozenset(found)
+        if not devices <= self._devices:
+            for reader in left_alone:  # it may be the one that knows the new device best
+                self._states[reader] = _ReaderState()
+        self._devices = devices
         return found
 
     @staticmethod
@@ -147,7 +169,8 @@ class Assembly:
         if kept is not None and kept[0] != reader and now - kept[1] < KEEP_SOURCE:
             return False
         self._counters[key] = (reader, now)
-        return True
+        # The difference between two sources is no change: the first value of another is left out.
+        return kept is None or kept[0] == reader
 
 
 def _items(value: FieldValue) -> list[tuple[str, Scalar | Absent]]:

@@ -64,10 +64,24 @@ class Picture:
         self.assembly = Assembly(self.collectors)
         self.derive = Derive(interval * pace, settings)
         self._numbering = numbering
+        self._pace = pace
         self._names = frozenset(collector.name for collector in collectors)
-        self._rejected: Counter[tuple[str, str]] = Counter(
-            {(name, reason): 0 for name in sorted(self._names) for reason in REJECTIONS}
-        )
+        self._rejected: Counter[tuple[str, str]] = Counter()
+
+    def apply(
+        self,
+        collectors: Sequence[Collector[Any]],
+        *,
+        interval: float,
+        settings: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Take over changed settings; what was counted and added up so far goes on."""
+        self.collectors = tuple(collectors)
+        self._interval = interval
+        self.assembly.apply(self.collectors)
+        self.derive.interval = interval * self._pace
+        self.derive.settings = settings
+        self._names = frozenset(collector.name for collector in collectors)
 
     def take(
         self,
@@ -115,7 +129,11 @@ class Picture:
             node=node,
             views=_views(reports, expected),
             collectors={c.name: _health(c.name, reports) for c in self.collectors},
-            rejected=dict(self._rejected),
+            rejected={
+                (name, reason): self._rejected[name, reason]
+                for name in sorted(self._names)
+                for reason in REJECTIONS
+            },
             resets={name: self.derive.resets[name] for name in sorted(self._names)},
         )
 
