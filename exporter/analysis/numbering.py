@@ -46,9 +46,15 @@ class Numbering:
             kept = json.loads(self._path.read_text())
             if kept["boot_id"] == boot_id:
                 numbers = {str(address): int(gpu) for address, gpu in kept["gpus"].items()}
-                if len(set(numbers.values())) != len(numbers):
-                    raise ValueError("two devices with one number")
-                self._numbers = {**numbers, **self._numbers}
+                if (
+                    len(set(numbers.values())) != len(numbers)
+                    or min(numbers.values(), default=0) < 0
+                ):
+                    raise ValueError("two devices with one number, or a negative one")
+                taken = set(numbers.values())
+                # What was numbered before the boot was known gives way to what was kept.
+                free = {a: gpu for a, gpu in self._numbers.items() if gpu not in taken}
+                self._numbers = {**free, **numbers}
                 self._saved = dict(numbers)
         except FileNotFoundError:
             return
@@ -57,7 +63,14 @@ class Numbering:
                 f"{self._path} can't be read ({error.strerror}): the numbers of the GPUs start "
                 "afresh; see to the rights of the state directory"
             ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             aside = self._path.with_suffix(".damaged")
             try:
                 os.replace(self._path, aside)

@@ -55,8 +55,10 @@ def number(
         return Absent(IMPLAUSIBLE, f"not a number: {str(raw)[:40]!r}")
     if raw in ones:
         return Absent(SENTINEL, f"{raw:#x}" if isinstance(raw, int) else str(raw))
+    if raw.bit_length() > 64 if isinstance(raw, int) else not math.isfinite(raw):
+        return Absent(IMPLAUSIBLE, "no number of 64 bits")
     value = raw * scale
-    if not math.isfinite(value) or not low <= value <= high:
+    if not low <= value <= high:
         return Absent(IMPLAUSIBLE, f"{raw}")
     return value
 
@@ -92,7 +94,7 @@ def counter(raw: object, *, bits: int, scale: float = 1) -> int | float | Absent
 
     A 64 bit count may well stand at 65535, which elsewhere would mean "no value".
     """
-    ones = frozenset({(1 << width) - 1 for width in (32, 64) if width >= bits} | {-1})
+    ones = frozenset({(1 << width) - 1 for width in (16, 32, 64) if width >= bits} | {-1})
     return number(raw, scale=scale, ones=ones, high=float(1 << 64) * scale)
 
 
@@ -102,7 +104,7 @@ def text(raw: object) -> str | Absent:
         return raw
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return Absent(SENTINEL, repr(raw)[:40])
-    cleaned = "".join(c for c in str(raw).strip() if c.isprintable())[:128]
+    cleaned = "".join(c for c in str(raw) if c.isprintable()).strip()[:128].rstrip()
     if cleaned.lower() in _NO_VALUE_TEXTS or raw in _ONES:
         return Absent(SENTINEL, repr(raw)[:40])
     return cleaned
