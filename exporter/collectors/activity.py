@@ -50,9 +50,16 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
         "media": first(
             percent(gpu.metric("average_mm_activity")),
             mean(gpu.metric("vcn_activity"), convert=percent),
-            mean(gpu.metric("xcp_stats.vcn_busy", 0), convert=percent),
+            mean(_engines(gpu.metric("xcp_stats.vcn_busy")), convert=percent),
         ),
     }
+
+
+def _engines(by_partition: object) -> object:
+    """The video engines of all partitions in one list."""
+    if not isinstance(by_partition, list):
+        return by_partition
+    return [engine for row in by_partition if isinstance(row, list) for engine in row]
 
 
 def read_amdsmi_gfx(gpu: AmdSmiGpu) -> Fields:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporter.collectors.base import Collector, Metric, Rate, Reader
-from exporter.sources.guard import counter, item, number
+from exporter.sources.guard import counter, number
 from exporter.sources.ras import error_counts
 from exporter.sources.session import SLOW, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Scalar, Value
@@ -62,7 +62,8 @@ def from_metrics(metric: Any) -> Fields:
     """The fields from a gpu_metrics table, read by `metric(name)`; both libraries have it.
 
     A link is wired where the firmware gives it a status of up or down. Tables before 1.7 have no
-    status; there a link is taken to be wired once it has carried a byte.
+    status, or, as AMD SMI 10.1 passes them on, one without a value for any link; there a
+    link is taken to be wired once it has carried a byte.
     """
     status, read, written = (
         metric(name) for name in ("xgmi_link_status", "xgmi_read_data_acc", "xgmi_write_data_acc")
@@ -71,17 +72,18 @@ def from_metrics(metric: Any) -> Fields:
         return {"received": {"0": _NO_COUNTERS if not isinstance(read, Absent) else read}}
     speed = number(metric("xgmi_link_speed"), scale=1e9, low=1, high=1e13)
     width = number(metric("xgmi_link_width"), low=1, high=64)
+    states = [number(raw, high=1) for raw in status] if isinstance(status, list) else []
+    told = any(not isinstance(state, Absent) for state in states)
     fields: dict[str, dict[str, Value]] = {
         name: {} for name in ("received", "transmitted", "up", "max_rate")
     }
     for position, raws in enumerate(zip(read, written, strict=False)):
         link = str(position)
         incoming, outgoing = (counter(raw, bits=64, scale=KILOBYTE) for raw in raws)
-        if isinstance(status, list):
-            state = number(item(status, position), high=1)
-            if isinstance(state, Absent):
+        if told:
+            if position >= len(states) or isinstance(states[position], Absent):
                 continue  # never wired
-            fields["up"][link] = state
+            fields["up"][link] = states[position]
         elif isinstance(incoming, Absent) or not (incoming or outgoing):
             continue
         fields["received"][link] = incoming
