@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from exporter.sources.files import Files, absent_for, read_text
 from exporter.sources.guard import text
 from exporter.sources.session import POLL, SLOW, STATIC, Memo
-from exporter.values import Absent, Value
+from exporter.values import NOT_SUPPORTED, Absent, Value
 
 PCI_DEVICES = "/sys/bus/pci/devices"
 AMDGPU_DRIVER = "/sys/bus/pci/drivers/amdgpu"
@@ -173,13 +173,16 @@ class SysfsGpu:
         return self._memo.get(key, POLL, ask)
 
     def target(self, path: str) -> str | Absent:
-        """The name of what a path of the PCI device leads to, its links followed; read once."""
+        """The PCI device that a path of this one leads to, its links followed; read once."""
 
         def ask() -> str | Absent:
             try:
-                return _resolve(self._files, self._base + path).rsplit("/", 1)[-1]
+                name = _resolve(self._files, self._base + path).rsplit("/", 1)[-1]
             except OSError as error:
                 return absent_for(error, path)
+            if _ADDRESS.fullmatch(name):
+                return name
+            return Absent(NOT_SUPPORTED, f"{path}: leads to no PCI device")
 
         return self._memo.get(("target", self._base, path), STATIC, ask)
 
