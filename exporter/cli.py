@@ -18,7 +18,7 @@ from exporter.log import set_up
 from exporter.sources.supervisor import Launcher
 from exporter.web.server import ListenError
 
-OK, FAILED, BAD_USAGE = 0, 1, 2
+OK, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None, launcher: Launcher | None = None) -> int:
@@ -29,17 +29,41 @@ def main(arguments: Sequence[str] | None = None, launcher: Launcher | None = Non
         launcher: how workers are started, where it is not by this interpreter alone.
     """
     try:
-        invocation = parse(sys.argv[1:] if arguments is None else arguments, COLLECTORS)
-        config = load(invocation, COLLECTORS)
-        set_up(config.log_level, config.log_format)
-        return _COMMANDS[invocation.command](invocation, config, launcher)
+        try:
+            invocation = parse(sys.argv[1:] if arguments is None else arguments, COLLECTORS)
+            config = load(invocation, COLLECTORS)
+            set_up(config.log_level, config.log_format)
+            return _COMMANDS[invocation.command](invocation, config, launcher)
+        finally:
+            _print()  # --help and --version leave that to Python
     except (ConfigError, ListenError) as error:
         sys.stderr.write(f"amdgpu-exporter: {error}\n")
         return BAD_USAGE
-    except BrokenPipeError:
-        # The reader of the output has gone, as `head` does; Python would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _OutputError as error:
+        if not isinstance(error.__cause__, BrokenPipeError):  # `head` has seen enough, say
+            sys.stderr.write(f"amdgpu-exporter: standard output: {error}\n")
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+class _OutputError(Exception):
+    """What a command prints can't be written; the text says why."""
+
+
+def _print(text: str = "") -> None:
+    """Write out a text, and what was printed before.
+
+    Raises:
+        _OutputError: it can't be written; what is left of it is dropped.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try once more when it ends, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise _OutputError(error.strerror) from error
 
 
 def _serve(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
@@ -55,8 +79,7 @@ def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
         reader.stop()
     status = Status(reload_successful=True, reload_timestamp=snapshot.timestamp)
     page = MetricsPage(snapshot, reader.picture.collectors, lambda: status, process=False)
-    sys.stdout.write(page.render()[1].decode())
-    sys.stdout.flush()
+    _print(page.render()[1].decode())
     return _status(any(report.up for report in snapshot.sources), "no source could be read")
 
 
@@ -68,14 +91,13 @@ def _support(invocation: Invocation, config: Config, launcher: Launcher | None) 
     finally:
         reader.stop()
     report = support_json if invocation.format == "json" else support_table
-    sys.stdout.write(report(snapshot, COLLECTORS) + "\n")
-    sys.stdout.flush()
+    _print(report(snapshot, COLLECTORS) + "\n")
     return _status(any(source.up for source in snapshot.sources), "no source could be read")
 
 
 def _check_config(invocation: Invocation, config: Config, _: Launcher | None) -> int:
     where = f" in {invocation.file}" if invocation.file else ""
-    sys.stdout.write(
+    _print(
         f"the settings{where} are good: {len(config.collectors)} collectors, "
         f"sources {', '.join(config.sources)}\n"
     )
