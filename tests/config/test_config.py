@@ -432,6 +432,7 @@ def test_reload(write: Write) -> None:
     expected = (
         "web.listen-address",
         "web.telemetry-path",
+        "web.max-requests",
         "web.enable-lifecycle",
         "sources",
         "state.directory",
@@ -451,7 +452,6 @@ def test_live_changes() -> None:
         collectors=("xgmi",),
         log_level="debug",
         expected_gpus=1,
-        max_requests=1,
         memory_warning=1.0,
     )
 
