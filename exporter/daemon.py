@@ -49,6 +49,7 @@ class Reader:
         config: the settings in force.
         launcher: how workers are started.
         stopping: asked while a poll waits; true ends the wait.
+        limits: what workers may take; the interval is the settings'.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Reader:
         config: Config,
         launcher: Launcher | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        limits: Limits | None = None,
     ) -> None:
         self._numbering = Numbering(config.state_directory)
         self._pace = 1.0
@@ -63,7 +65,8 @@ class Reader:
         if config.sources == (SIMULATED,):
             spec = SimulationSpec.parse(config.simulation, duration=parse_duration)
             self._pace, argument = spec.speed, spec.to_json()
-        limits = Limits(config.poll_interval)
+        interval = config.poll_interval
+        limits = Limits(interval) if limits is None else replace(limits, interval=interval)
         self._sources = [
             Source(name, launcher or PythonLauncher(), limits, argument=argument)
             for name in config.sources

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import psutil
@@ -33,6 +35,23 @@ RESTART_REASONS = (
     "devices_changed",
 )
 """Why a worker was replaced, the label `reason` of amdgpu_exporter_source_restarts_total."""
+STARTING = "it is starting"
+"""The reason of a source that is not up because it has not failed yet."""
+_MODULE = ("-m", "exporter.sources.worker")
+_CHUNK, _CHUNKS = 1 << 16, 64
+"""How much is read from a pipe at once, and how often before others have their turn."""
+_LONGEST_ANSWER = 1 << 24
+_LAST_WORDS = 300
+"""Bytes that are kept of a worker's standard error."""
+_EXIT = 0.2
+"""Seconds between the end of a pipe and that of its process."""
+_LONGEST_DELAY = 300.0
+"""Seconds between two attempts, however many failed."""
+_REMEMBERED = 60.0
+"""Seconds for which a device that answers again is remembered, at least: one that hangs time and
+again is asked more and more seldom."""
+_ASKED = 4
+"""How many workers are asked in one poll, each the replacement of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +134,7 @@ class SourceReport:
         restarts: by reason, since the daemon started.
         usage: of the worker; None if there is none.
         abandoned: processes that could not be killed and still exist.
+        replaced: why the worker was replaced after it answered; mostly empty.
     """
 
     name: str
@@ -129,6 +149,7 @@ class SourceReport:
     restarts: Mapping[str, int]
     usage: Usage | None
     abandoned: int
+    replaced: str = ""
 
 
 class Launcher(Protocol):
@@ -152,59 +173,141 @@ class PythonLauncher:
 
 
 class Process(Protocol):
-    """What the supervisor needs of a process; `subprocess.Popen` has it."""
+    """What the supervisor needs of a process."""
 
     @property
     def pid(self) -> int: ...
 
-    def poll(self) -> int | None: ...
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it is there."""
 
-    def kill(self) -> None: ...
+    def wait(self, timeout: float) -> int | None:
+        """As `poll`, after at most `timeout` seconds."""
+
+    def kill(self) -> None:
+        """Send SIGKILL to it and to what it started."""
+
+
+class Start(Protocol):
+    """How a process is started."""
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: int,
+        stderr: int,
+        reply: int,
+    ) -> Process:
+        """Start a command on these descriptors; `reply` keeps its number in the process.
+
+        Raises:
+            OSError: it can't be started.
+        """
+
+
+class _Child:
+    """A process of our own, in a session of its own."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        return self._popen.poll()
+
+    def wait(self, timeout: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout)
+        return self._popen.returncode
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone already
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
+
+def start_process(
+    command: Sequence[str], environment: Mapping[str, str], *, stdin: int, stderr: int, reply: int
+) -> Process:
+    """Start a real process."""
+    return _Child(
+        subprocess.Popen(  # noqa: S603  # our own interpreter and module
+            command,
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,  # vendor code prints there
+            stderr=stderr,
+            pass_fds=(reply,),
+            env=environment,
+            # A Ctrl-C in the terminal is the daemon's to handle; and what the worker starts, such
+            # as a vendor's tool, can be killed with it.
+            start_new_session=True,
+        )
+    )
 
 
 class _Worker:
-    """One incarnation of a worker: its process, pipes, and what it is busy with."""
+    """One incarnation of a worker: its process, pipes, and what it is busy with.
 
-    def __init__(self, source: str, argument: str, launcher: Launcher, deadline: float) -> None:
-        read_fd, write_fd = os.pipe()
+    Attributes:
+        process: what runs.
+        open: it has told its devices.
+        listed: those devices.
+        deadline: when it must have answered again.
+        end_by: when it must have done with the request.
+        device: what it is reading.
+        polling: the poll whose request it is busy with.
+    """
+
+    def __init__(
+        self, command: Sequence[str], source: str, argument: str, launcher: Launcher, start: Start
+    ) -> None:
+        pipes: list[tuple[int, int]] = []
         try:
+            for _ in range(3):
+                pipes.append(os.pipe())
+            (stdin, self._request_fd), (self._reply_fd, reply), (error_fd, stderr) = pipes
             extra = [argument] if argument else []
-            self._popen = subprocess.Popen(  # noqa: S603  # our own interpreter and module
-                launcher.command(["-m", "exporter.sources.worker", source, str(write_fd), *extra]),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # vendor code prints there
-                stderr=subprocess.DEVNULL,
-                pass_fds=(write_fd,),
-                env={**os.environ, **launcher.environment()},
-                start_new_session=True,  # a Ctrl-C in the terminal is the daemon's to handle
+            self.process = start(
+                launcher.command([*command, source, str(reply), *extra]),
+                {**os.environ, **launcher.environment()},
+                stdin=stdin,
+                stderr=stderr,
+                reply=reply,
             )
         except OSError:
-            os.close(read_fd)
+            for descriptor in (end for pipe in pipes for end in pipe):
+                os.close(descriptor)
             raise
-        finally:
-            os.close(write_fd)
-        os.set_blocking(read_fd, False)
-        self.process: Process = self._popen
-        self.reply_fd = read_fd
+        for descriptor in (stdin, reply, stderr):
+            os.close(descriptor)
+        for descriptor in (self._request_fd, self._reply_fd, error_fd):
+            os.set_blocking(descriptor, False)
+        self._error_fd: int | None = error_fd
         self.open = False
-        self.deadline = deadline
+        self.listed: frozenset[str] = frozenset()
+        self.deadline = self.end_by = math.inf
         self.device: str | None = None
         self.polling: int | None = None
         self._buffer = bytearray()
+        self._errors = bytearray()
+        self._cpu_seconds = 0.0
         self._stats: psutil.Process | None = None
         with contextlib.suppress(psutil.Error):
             self._stats = psutil.Process(self.process.pid)
 
-    def request(self, poll: int, request: Mapping[str, object]) -> bool:
-        """Send a request; false if the worker is gone."""
-        assert self._popen.stdin is not None  # noqa: S101  # opened with a pipe above
-        try:
-            self._popen.stdin.write(json.dumps({"poll": poll, **request}).encode() + b"\n")
-            self._popen.stdin.flush()
-        except OSError:
-            return False
+    def descriptors(self) -> list[int]:
+        """What to wait on."""
+        return [self._reply_fd, *([] if self._error_fd is None else [self._error_fd])]
+
+    def request(self, poll: int, request: Mapping[str, object]) -> None:
+        """Send a request. Where that fails the worker is gone or stuck, and will be found so."""
         self.polling = poll
-        return True
+        with contextlib.suppress(OSError):
+            os.write(self._request_fd, json.dumps({"poll": poll, **request}).encode() + b"\n")
 
     def receive(self) -> tuple[list[dict[str, object]], bool]:
         """The answers that have come, and whether the pipe is at its end.
@@ -212,10 +315,11 @@ class _Worker:
         Raises:
             ValueError: something else than JSON objects came.
         """
+        self._listen()
         ended = False
-        while True:
+        for _ in range(_CHUNKS):
             try:
-                chunk = os.read(self.reply_fd, 1 << 16)
+                chunk = os.read(self._reply_fd, _CHUNK)
             except BlockingIOError:
                 break
             if not chunk:
@@ -223,74 +327,139 @@ class _Worker:
                 break
             self._buffer += chunk
         *lines, rest = self._buffer.split(b"\n")
-        self._buffer = bytearray(rest)
-        if len(self._buffer) > 1 << 24:
+        self._buffer = rest
+        if len(self._buffer) > _LONGEST_ANSWER:
             raise ValueError("an answer without an end")
-        answers = [json.loads(line) for line in lines]
+        try:
+            answers = [json.loads(line, parse_constant=_refuse) for line in lines]
+        except RecursionError as error:
+            raise ValueError("an answer nested too deeply") from error
         if not all(isinstance(answer, dict) for answer in answers):
             raise ValueError("an answer that is no object")
         return answers, ended
 
-    def usage(self) -> tuple[float, int, int] | None:
-        """CPU seconds, resident bytes and open descriptors, while the process lives."""
+    def _listen(self) -> None:
+        """Keep the end of what came on standard error, and the pipe empty."""
+        for _ in range(_CHUNKS):
+            if self._error_fd is None:
+                return
+            try:
+                chunk = os.read(self._error_fd, _CHUNK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                os.close(self._error_fd)
+                self._error_fd = None
+            self._errors = (self._errors + chunk)[-_LAST_WORDS:]
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error, on one line; empty if it wrote nothing."""
+        self._listen()
+        return " ".join(self._errors.decode("utf-8", "replace").split())
+
+    def usage(self) -> Usage | None:
+        """What it costs, while it lives."""
         if self._stats is None:
             return None
         try:
             with self._stats.oneshot():
                 times = self._stats.cpu_times()
-                return (
-                    times.user + times.system,
-                    self._stats.memory_info().rss,
-                    self._stats.num_fds(),
+                self._cpu_seconds = times.user + times.system
+                return Usage(
+                    self._cpu_seconds, self._stats.memory_info().rss, self._stats.num_fds()
                 )
         except psutil.Error:
             return None
 
+    def cpu_seconds(self) -> float:
+        """Its CPU time, as last seen where it has died."""
+        self.usage()
+        return self._cpu_seconds
+
     def exit_text(self) -> str:
         """How the process ended, for the log."""
-        status = self.process.poll()
+        status = self.process.wait(_EXIT)  # the pipe ends an instant before the process
         if status is None:
             return "it closed its pipe"
-        return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+        if status >= 0:
+            return f"exit status {status}"
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
 
     def close(self) -> None:
-        """Close the pipes; a healthy worker ends by itself then."""
-        os.close(self.reply_fd)
-        if self._popen.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._popen.stdin.close()
+        """Close the pipes."""
+        for descriptor in (self._request_fd, *self.descriptors()):
+            os.close(descriptor)
 
 
 @dataclass(slots=True)
-class _Quarantine:
+class _Suspect:
     """A device that hung, or killed its worker.
 
     Attributes:
-        why: what happened, for the support report.
-        failures: how often in a row.
-        until: when it may be asked again.
-        process: the worker that hangs on it, as long as it can't be killed.
+        why: what happened last.
+        failures: how often, until it was forgotten.
+        held: it is left out, and asked by a probe alone.
+        until: when the next probe is due; once it has answered, when all is forgotten.
     """
 
     why: str
     failures: int
+    held: bool
     until: float
-    process: Process | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Killed:
+    """A process that was sent SIGKILL and has not ended yet.
+
+    Attributes:
+        overdue: from when it counts as unkillable.
+        device: what it was reading; it is left alone until the process is gone.
+    """
+
+    process: Process
+    overdue: float
+    device: str | None
 
 
 @dataclass(slots=True)
 class _Cycle:
-    """What has come in during one poll."""
+    """What has come in during one poll.
+
+    Attributes:
+        asked: how many workers were asked; more than one where one was replaced.
+        lost: a worker was lost in this poll.
+        replaced: why one was, though it answered.
+    """
 
     poll: int
     begin: float
     answers: dict[str, Answer] = field(default_factory=dict)
-    asked: bool = False
+    asked: int = 0
     ended: bool = False
+    lost: bool = False
+    replaced: str = ""
 
 
 class Source:
-    """One source: its worker, its probe, and what is known of its devices."""
+    """One source: its worker, its probe, and what is known of its devices.
+
+    Args:
+        name: as in `exporter.sources.worker.OPENERS`.
+        launcher: how Python is started.
+        limits: what a worker may take.
+        argument: for the source, if it takes one.
+        clock: monotonic, in seconds.
+        start: how processes are started.
+
+    Attributes:
+        limits: may be replaced between two polls.
+        readers: the readers to ask.
+        paused: it rests.
+    """
 
     def __init__(
         self,
@@ -300,6 +469,7 @@ class Source:
         *,
         argument: str = "",
         clock: Callable[[], float] = time.monotonic,
+        start: Start = start_process,
     ) -> None:
         self.name = name
         self.limits = limits
@@ -308,21 +478,19 @@ class Source:
         self._launcher = launcher
         self._argument = argument
         self._clock = clock
+        self._start = start
         self._worker: _Worker | None = None
         self._probe: _Worker | None = None
-        self._probed: str | None = None
+        self._probed = ""
         self._node: dict[str, FieldValue] = {}
         self._devices: dict[str, int] = {}
-        self._quarantined: dict[str, _Quarantine] = {}
-        self._abandoned: list[Process] = []
-        self._dying: list[tuple[Process, float, str | None]] = []
+        self._suspects: dict[str, _Suspect] = {}
+        self._killed: list[_Killed] = []
         self._restarts = dict.fromkeys(RESTART_REASONS, 0)
         self._failures = 0
         self._not_before = 0.0
-        self._reason = "it has not been asked yet"
-        self._remedy = ""
+        self._reason = self._remedy = ""
         self._cpu_before = 0.0
-        self._usage: Usage | None = None
         self._cycle = _Cycle(0, 0.0)
 
     # ------------------------------------------------------------------ a poll, from outside
@@ -334,52 +502,55 @@ class Source:
 
     def descriptors(self) -> list[int]:
         """What to wait on."""
-        return [worker.reply_fd for worker in (self._worker, self._probe) if worker is not None]
+        return [descriptor for worker in self._workers() for descriptor in worker.descriptors()]
 
     def wait_until(self) -> float | None:
         """Until when this poll must wait for the source; None if it need not wait."""
-        worker, begin = self._worker, self._cycle.begin
-        if self._cycle.ended or self.paused:
+        worker, cycle = self._worker, self._cycle
+        if worker is None or cycle.ended or self.paused:
             return None
-        if worker is not None and worker.open:
-            return min(worker.deadline, begin + self.limits.cycle)
-        patience = self.limits.init if self._cycle.poll == 1 else self.limits.patience
-        if worker is None and self._not_before > begin + patience:
+        if worker.open and worker.polling is None and cycle.asked == _ASKED:
             return None
-        moment = begin + patience
-        return moment if worker is None else min(worker.deadline, moment)
+        if worker.open or cycle.lost:
+            patience = self.limits.cycle
+        elif cycle.poll == 1:
+            patience = self.limits.init
+        else:
+            patience = self.limits.patience
+        return min(worker.deadline, cycle.begin + patience)
 
     def attend(self) -> None:
-        """Take in what has come and act on deadlines; never waits."""
-        for worker in (self._worker, self._probe):
-            if worker is not None:
-                self._attend(worker)
+        """Take in what has come and act on deadlines, without waiting for anything to come."""
+        for worker in self._workers():
+            self._attend(worker)
         self._advance()
 
     def report(self) -> SourceReport:
         """The source after the poll."""
-        self._measure()
         cycle = self._cycle
+        up = self._worker is not None and self._worker.open and bool(cycle.asked or cycle.answers)
+        usage = self._measure()
         unanswered: dict[str, Absent] = {}
-        for address in self._devices:
-            if address not in cycle.answers:
-                held = self._quarantined.get(address)
-                why = held.why if held else self._reason or "it was not reached in time"
-                unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {why}")
-        up = self._worker is not None and self._worker.open and bool(cycle.asked)
+        for address in [] if self.paused else sorted(self._devices.keys() - cycle.answers.keys()):
+            suspect = self._suspects.get(address)
+            held = suspect is not None and suspect.held
+            why = suspect.why if suspect and held else self._reason or "it was not reached in time"
+            unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {why}")
+        down = not up and not self.paused
         return SourceReport(
             name=self.name,
             up=up,
             paused=self.paused,
-            reason="" if up or self.paused else self._reason or "it is starting",
-            remedy="" if up or self.paused else self._remedy,
+            reason=(self._reason or STARTING) if down else "",
+            remedy=self._remedy if down else "",
             node=self._node,
             devices=self._devices,
             answers=cycle.answers,
-            unanswered={} if self.paused else unanswered,
+            unanswered=unanswered,
             restarts=dict(self._restarts),
-            usage=self._usage,
-            abandoned=len(self._abandoned),
+            usage=usage,
+            abandoned=len(self._abandoned()),
+            replaced=cycle.replaced,
         )
 
     def hurry(self) -> None:
@@ -390,154 +561,169 @@ class Source:
     def pause(self) -> None:
         """Stop the worker, since no field is wanted from this source; `resume` starts it again."""
         self.paused = True
-        for worker in (self._worker, self._probe):
-            if worker is not None:
-                self._kill(worker)
+        for worker in self._workers():
+            self._kill(worker)
 
     def resume(self) -> None:
         """Start reading again."""
         self.paused = False
         self.hurry()
 
-    def stop(self) -> None:
-        """End every process; those that can't be killed are left to the kernel."""
-        for worker in (self._worker, self._probe):
-            if worker is not None:
-                self._kill(worker)
-        limit = self._clock() + self.limits.kill
-        while self._dying and self._clock() < limit:
-            self._reap()
-            time.sleep(0.01)
+    def wait_for_killed(self, until: float) -> None:
+        """Wait for the end of killed processes; those that don't end are left to the kernel."""
+        for killed in self._killed:
+            killed.process.wait(max(until - self._clock(), 0.0))
+        self._reap()
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ inside: what comes in
+
+    def _workers(self) -> list[_Worker]:
+        return [worker for worker in (self._worker, self._probe) if worker is not None]
 
     def _attend(self, worker: _Worker) -> None:
         try:
             answers, ended = worker.receive()
             for answer in answers:
                 self._take(worker, answer)
-                if worker not in (self._worker, self._probe):
+                if worker not in self._workers():
                     return
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._failed(worker, "protocol", f"it answered nonsense: {error}")
             return
         if ended:
-            what = worker.exit_text()
-            if worker.device:
-                self._failed(worker, "crash", f"its worker died reading {worker.device} ({what})")
-            else:
-                self._failed(worker, "crash", f"its worker died ({what})")
+            reading = f" reading {worker.device}" if worker.device else ""
+            self._failed(worker, "crash", f"its worker died{reading} ({worker.exit_text()})")
         elif self._clock() >= worker.deadline:
-            if worker.open and worker.device:
-                self._failed(worker, "hang", f"{worker.device} did not answer in time")
-            elif worker.open:
-                self._failed(worker, "hang", "its worker stopped answering")
-            else:
+            if not worker.open:
                 self._failed(worker, "init_hang", "it did not open in time")
+            elif worker.device:
+                self._failed(worker, "hang", f"{worker.device} did not answer in time")
+            else:
+                self._failed(worker, "hang", "its worker stopped answering")
 
-    def _take(self, worker: _Worker, answer: dict[str, object]) -> None:
-        now = self._clock()
-        if "start" in answer:
-            worker.device = str(answer["start"])
-            worker.deadline = now + self.limits.device
+    def _take(self, worker: _Worker, answer: Mapping[str, object]) -> None:
+        if "hello" in answer and not worker.open:
+            self._greet(worker, answer["hello"])
+        elif "unavailable" in answer and not worker.open:
+            reason, remedy = _pair(answer["unavailable"])
+            self._unavailable(worker, reason, remedy)
+        elif not worker.open or worker.polling is None:
+            raise ValueError(f"{list(answer)[:3]} unasked")
+        elif "start" in answer:
+            worker.device = _listed(worker, answer["start"])
+            self._set_deadline(worker)
         elif "device" in answer:
-            address = str(answer["device"])
-            self._cycle.answers[address] = _decode(answer)
+            self._cycle.answers[_listed(worker, answer["device"])] = _decode(answer)
             worker.device = None
-            worker.deadline = now + self.limits.device
+            self._set_deadline(worker)
         elif "end" in answer:
-            worker.polling = None
-            worker.deadline = float("inf")
-            self._failures = 0
-            if worker is self._probe:
-                self._quarantined.pop(self._probed or "", None)
-                self._kill(worker)
-            elif answer["end"] == self._cycle.poll:
-                self._cycle.ended = True
-        elif "hello" in answer:
-            worker.open = True
-            worker.deadline = float("inf")
-            if worker is self._worker:
-                self._reason = self._remedy = ""
-                self._greet(answer["hello"])
-        elif "unavailable" in answer:
-            told = answer["unavailable"]
-            if not isinstance(told, list) or len(told) != 2:
-                raise ValueError("unavailable without reason and remedy")
-            self._kill(worker)
-            if worker is not self._probe:
-                self._reason, self._remedy = str(told[0]), str(told[1])
-                self._devices = {}
-                self._back_off()
+            self._done(worker)
         elif "changed" in answer:
-            self._restarts["devices_changed"] += 1
+            if worker is self._worker:
+                self._restarts["devices_changed"] += 1
             self._kill(worker)
         else:
             raise ValueError(f"unknown answer {list(answer)[:3]}")
 
-    def _greet(self, hello: object) -> None:
+    def _set_deadline(self, worker: _Worker) -> None:
+        worker.deadline = min(self._clock() + self.limits.device, worker.end_by)
+
+    def _greet(self, worker: _Worker, hello: object) -> None:
         if not isinstance(hello, dict):
             raise ValueError("hello is no object")
-        self._node = {name: from_wire(value) for name, value in hello["node"].items()}
-        self._devices = {str(address): int(index) for address, index in hello["devices"]}
-        for gone in self._quarantined.keys() - self._devices.keys():
-            del self._quarantined[gone]
+        node = {str(name): from_wire(value) for name, value in hello["node"].items()}
+        devices = {str(address): int(index) for address, index in hello["devices"]}
+        worker.open = True
+        worker.listed = frozenset(devices)
+        worker.deadline = math.inf
+        if worker is self._worker:
+            self._reason = self._remedy = ""
+            self._node, self._devices = node, devices
+            for gone in self._suspects.keys() - devices.keys():
+                del self._suspects[gone]
+
+    def _unavailable(self, worker: _Worker, reason: str, remedy: str) -> None:
+        if worker is self._probe:
+            self._hold(self._probed, reason)
+        else:
+            self._reason, self._remedy = reason, remedy
+            self._devices = {}
+            self._back_off()
+        self._kill(worker)
+
+    def _done(self, worker: _Worker) -> None:
+        """A worker has done with a request."""
+        asked, worker.polling = worker.polling, None
+        worker.deadline = math.inf
+        if worker is self._probe:
+            suspect = self._suspects.get(self._probed)
+            if suspect is not None:
+                suspect.held = False
+                suspect.until = self._clock() + max(2 * self._delay(suspect.failures), _REMEMBERED)
+            self._kill(worker)
+            return
+        self._failures = 0
+        if asked == self._cycle.poll:
+            self._cycle.ended = True
+
+    # ------------------------------------------------------------------ inside: what goes wrong
 
     def _failed(self, worker: _Worker, reason: str, what: str) -> None:
         """A worker hung, died or went wild: replace it, and leave out the device to blame."""
         self._restarts[reason] += 1
-        blamed = worker.device
-        if worker is self._probe:
-            blamed = self._probed
-        self._kill(worker, blamed)
-        if blamed is None:
+        blamed = self._probed if worker is self._probe else worker.device
+        words = worker.last_words()
+        if blamed:
+            self._hold(blamed, f"{what}; its last words: {words}" if words else what)
+        else:
             self._reason = what
             self._remedy = f"see `amdgpu-exporter support` and the kernel log for {self.name}"
+            if words:
+                self._remedy += f"; its last words: {words}"
             self._back_off()
-            return
-        held = self._quarantined.get(blamed)
-        failures = held.failures + 1 if held else 1
-        delay = min(self.limits.interval * 2 ** (failures - 1), 300.0)
-        self._quarantined[blamed] = _Quarantine(
-            what, failures, self._clock() + delay, worker.process
-        )
+        self._kill(worker, blamed)
+
+    def _hold(self, address: str, why: str) -> None:
+        """Leave a device out until a probe of it has gone well."""
+        suspect = self._suspects.get(address)
+        failures = 1 if suspect is None else suspect.failures + 1
+        until = self._clock() + self._delay(failures)
+        self._suspects[address] = _Suspect(why, failures, held=True, until=until)
+
+    def _delay(self, failures: int) -> float:
+        return min(self.limits.interval * 2.0 ** min(failures - 1, 20), _LONGEST_DELAY)
 
     def _back_off(self) -> None:
         self._failures += 1
-        self._not_before = self._clock() + min(2.0**self._failures, 300.0)
+        self._not_before = self._clock() + min(2.0 ** min(self._failures, 20), _LONGEST_DELAY)
 
     def _kill(self, worker: _Worker, device: str | None = None) -> None:
         """End a worker. Not even a healthy one is asked to: vendor shutdown code can hang."""
-        usage = worker.usage()
-        if usage is not None:
-            self._cpu_before += usage[0]
+        self._cpu_before += worker.cpu_seconds()
         worker.close()
         worker.process.kill()
-        self._dying.append((worker.process, self._clock() + self.limits.kill, device))
+        if worker.process.poll() is None:
+            overdue = self._clock() + self.limits.kill
+            self._killed.append(_Killed(worker.process, overdue, device or None))
         if worker is self._worker:
             self._worker = None
-            self._cycle.asked = False  # its replacement may still answer this poll
+            self._cycle.lost = True
         else:
-            self._probe = self._probed = None
+            self._probe, self._probed = None, ""
 
     def _reap(self) -> None:
-        still: list[tuple[Process, float, str | None]] = []
-        for process, limit, device in self._dying:
-            if process.poll() is not None:
-                held = self._quarantined.get(device or "")
-                if held is not None and held.process is process:
-                    held.process = None
-            elif self._clock() >= limit:
-                self._abandoned.append(process)
-            else:
-                still.append((process, limit, device))
-        self._dying = still
-        for process in self._abandoned[:]:
-            if process.poll() is not None:
-                self._abandoned.remove(process)
-                for held in self._quarantined.values():
-                    if held.process is process:
-                        held.process = None
+        self._killed = [killed for killed in self._killed if killed.process.poll() is None]
+
+    def _abandoned(self) -> list[_Killed]:
+        now = self._clock()
+        return [killed for killed in self._killed if now >= killed.overdue]
+
+    def _left_out(self) -> set[str]:
+        """The devices that the worker must not touch."""
+        held = {address for address, suspect in self._suspects.items() if suspect.held}
+        return held | {killed.device for killed in self._killed if killed.device is not None}
+
+    # ------------------------------------------------------------------ inside: what goes on
 
     def _advance(self) -> None:
         """Start what must be started and ask what must be asked."""
@@ -545,71 +731,98 @@ class Source:
         if self.paused:
             return
         now = self._clock()
+        for address, suspect in list(self._suspects.items()):
+            if not suspect.held and now >= suspect.until:
+                del self._suspects[address]
         if self._worker is None and now >= self._not_before:
-            if len(self._abandoned) >= self.limits.abandoned:
-                self._reason = f"{len(self._abandoned)} of its workers can't be killed (state D)"
+            # Those that hang on a device are one per device; others would pile up without an end.
+            stuck = sum(killed.device is None for killed in self._abandoned())
+            if stuck >= self.limits.abandoned:
+                self._reason = f"{stuck} of its workers can't be killed (state D)"
                 self._remedy = "look for a stuck device in the kernel log; a reboot clears it"
             else:
-                self._worker = self._spawn(now)
-        worker = self._worker
-        if worker is not None and worker.open and worker.polling is None and not self._cycle.asked:
-            self._ask(worker, {"skip": [*self._quarantined, *self._cycle.answers]})
-            self._cycle.asked = True
-        self._probe_quarantined(now)
+                self._worker = self._spawn()
+        worker, cycle = self._worker, self._cycle
+        if worker is None:
+            return
+        if worker.open and worker.polling is None and not cycle.ended and cycle.asked < _ASKED:
+            cycle.asked += 1
+            self._ask(worker, {"skip": sorted(self._left_out() | cycle.answers.keys())})
+        self._probe_suspects(now)
 
-    def _probe_quarantined(self, now: float) -> None:
-        if self._probe is None:
-            for address, held in self._quarantined.items():
-                if held.process is None and now >= held.until and self._worker is not None:
-                    self._probe = self._spawn(now)
-                    self._probed = address
-                    return
-        elif self._probe.open and self._probe.polling is None:
-            self._ask(self._probe, {"only": [self._probed]})
+    def _probe_suspects(self, now: float) -> None:
+        if self._probe is not None:
+            if self._probe.open and self._probe.polling is None:
+                self._ask(self._probe, {"only": [self._probed]})
+            return
+        stuck = {killed.device for killed in self._killed}
+        for address, suspect in self._suspects.items():
+            if suspect.held and now >= suspect.until and address not in stuck:
+                self._probe, self._probed = self._spawn(), address
+                return
 
-    def _ask(self, worker: _Worker, request: dict[str, object]) -> None:
-        worker.deadline = self._clock() + self.limits.device
+    def _ask(self, worker: _Worker, request: Mapping[str, object]) -> None:
+        worker.end_by = self._clock() + self.limits.device * (len(worker.listed) + 1)
+        self._set_deadline(worker)
         worker.request(self._cycle.poll, {"readers": self.readers, **request})
 
-    def _spawn(self, now: float) -> _Worker | None:
+    def _spawn(self) -> _Worker | None:
         try:
-            return _Worker(self.name, self._argument, self._launcher, now + self.limits.init)
+            worker = _Worker(_MODULE, self.name, self._argument, self._launcher, self._start)
         except OSError as error:
             self._reason = f"its worker could not be started: {error}"
             self._remedy = "see whether the node is out of memory, processes or descriptors"
             self._back_off()
             return None
+        worker.deadline = self._clock() + self.limits.init
+        return worker
 
-    def _measure(self) -> None:
+    def _measure(self) -> Usage | None:
+        """What the worker costs; one above a ceiling is replaced before the next poll."""
         worker = self._worker
         usage = worker.usage() if worker is not None else None
         if worker is None or usage is None:
-            self._usage = None
-            return
-        cpu, resident, open_files = usage
-        self._usage = Usage(self._cpu_before + cpu, resident, open_files)
-        if resident > self.limits.resident_bytes:
-            self._restarts["memory"] += 1
-            self._kill(worker)
-        elif open_files > self.limits.open_files:
-            self._restarts["open_files"] += 1
-            self._kill(worker)
+            return None
+        total = replace(usage, cpu_seconds=self._cpu_before + usage.cpu_seconds)
+        limits = self.limits
+        if usage.resident_bytes > limits.resident_bytes:
+            self._replace(worker, "memory", f"over {limits.resident_bytes >> 20} MiB of memory")
+        elif usage.open_files > limits.open_files:
+            self._replace(worker, "open_files", f"over {limits.open_files} open files")
+        return total
+
+    def _replace(self, worker: _Worker, reason: str, what: str) -> None:
+        self._restarts[reason] += 1
+        self._cycle.replaced = f"it had {what}"
+        self._kill(worker)
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no number")
+
+
+def _pair(told: object) -> tuple[str, str]:
+    if not isinstance(told, list) or len(told) != 2:
+        raise ValueError("unavailable without reason and remedy")
+    return str(told[0]), str(told[1])
+
+
+def _listed(worker: _Worker, address: object) -> str:
+    if address not in worker.listed:
+        raise ValueError(f"it lists no device {address!r:.40}")
+    return str(address)
 
 
 def _decode(answer: Mapping[str, object]) -> Answer:
     readings = answer.get("readings", {})
     durations = answer.get("durations", {})
     errors = answer.get("errors", {})
-    moment = answer["time"]
     if not (
-        isinstance(readings, dict)
-        and isinstance(durations, dict)
-        and isinstance(errors, dict)
-        and isinstance(moment, (int, float))
+        isinstance(readings, dict) and isinstance(durations, dict) and isinstance(errors, dict)
     ):
         raise ValueError("an answer of the wrong shape")
     return Answer(
-        time=float(moment),
+        time=_seconds(answer["time"]),
         suspended=answer.get("suspended") is True,
         readings={
             partition: {
@@ -618,9 +831,15 @@ def _decode(answer: Mapping[str, object]) -> Answer:
             }
             for partition, by_reader in readings.items()
         },
-        durations=durations,
-        errors=errors,
+        durations={collector: _seconds(value) for collector, value in durations.items()},
+        errors={collector: str(value) for collector, value in errors.items()},
     )
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{value!r:.40} is no time")
+    return float(value)
 
 
 class Supervisor:
@@ -660,6 +879,8 @@ class Supervisor:
             selector.select(timeout)
 
     def stop(self) -> None:
-        """End all workers."""
+        """End all workers and leave no process behind but those that can't be killed."""
         for source in self.sources:
-            source.stop()
+            source.pause()
+        for source in self.sources:
+            source.wait_for_killed(time.monotonic() + source.limits.kill)

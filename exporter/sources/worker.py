@@ -185,7 +185,9 @@ class Worker:
 def main(arguments: list[str]) -> int:
     """Open the source and answer requests until standard input ends."""
     source, reply_fd, *rest = arguments
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # vendor crashes must not fill the disk
+    # Vendor crashes must not fill the disk. 1 and not 0, since only 1 also stops the kernel from
+    # handing a core to a program (core_pattern with a pipe).
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     reply = os.fdopen(int(reply_fd), "wb", buffering=0)
 
     def send(answer: Mapping[str, object]) -> None:
