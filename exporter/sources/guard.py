@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
@@ -89,13 +90,17 @@ def megahertz(raw: object) -> int | float | Absent:
     return number(raw, scale=MEGAHERTZ, high=20e9)
 
 
+@cache
+def _ones_of_width(bits: int) -> frozenset[int]:
+    return frozenset({(1 << width) - 1 for width in (16, 32, 64) if width >= bits} | {-1})
+
+
 def counter(raw: object, *, bits: int, scale: float = 1) -> int | float | Absent:
     """An accumulated count of a known width; only all ones of that width or wider is a mark.
 
     A 64 bit count may well stand at 65535, which elsewhere would mean "no value".
     """
-    ones = frozenset({(1 << width) - 1 for width in (16, 32, 64) if width >= bits} | {-1})
-    return number(raw, scale=scale, ones=ones, high=float(1 << 64) * scale)
+    return number(raw, scale=scale, ones=_ones_of_width(bits), high=float(1 << 64) * scale)
 
 
 def text(raw: object) -> str | Absent:
@@ -119,8 +124,10 @@ def item(raw: object, *path: str | int) -> object:
     for step in path:
         if isinstance(raw, Absent):
             return raw
-        if isinstance(raw, Mapping):
-            raw = raw.get(step, Absent(NOT_SUPPORTED, f"no {step!r} in the answer"))
+        if isinstance(raw, (dict, Mapping)):  # a plain dict is told faster
+            if step not in raw:
+                return Absent(NOT_SUPPORTED, f"no {step!r} in the answer")
+            raw = raw[step]
         elif isinstance(raw, (list, tuple)) and isinstance(step, int) and step < len(raw):
             raw = raw[step]
         elif isinstance(raw, str) and raw.strip().lower() in _NO_VALUE_TEXTS:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from exporter.values import Absent, Value
 
@@ -39,9 +38,8 @@ class Memo:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceKey:
-    """A device as everything in the daemon knows it.
+class DeviceKey(NamedTuple):
+    """A device as everything in the daemon knows it. A tuple, since it is hashed very often.
 
     Attributes:
         address: the PCI address, `0000:c1:00.0`, lower case.
