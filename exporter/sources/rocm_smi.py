@@ -60,6 +60,7 @@ _SHAPES = {
 }
 _ERROR_COUNT = re.compile(r"ue: \d+\s+ce: \d+(?:\s+de: \d+)?\s*")
 _TEXT_SIZE = 256
+_DRM = "/sys/class/drm"
 _MOST_PAGES = 100_000
 _RESERVED_BLOCK = 1 << 63
 _CLOCK_FILES = {"sys": "sclk", "df": "fclk", "dcef": "dcefclk", "soc": "socclk", "mem": "mclk"}
@@ -432,25 +433,28 @@ class RocmSmiSession:
         self._read: dict[str, bytes] = {}
         self._start()
         self._sockets = self._enumerate()
-        if not self._sockets and self._bound:
+        if not self._sockets:
             raise UnavailableError(
                 f"ROCm SMI lists no GPU, but the driver is bound to {len(self._bound)}",
                 "look for a second copy of librocm_smi64 in LD_PRELOAD or LD_LIBRARY_PATH",
             )
 
     def _start(self) -> None:
-        failed = self.library.call("rsmi_init", ctypes.c_uint64(0))
-        if failed is None:
-            return
-        if not self._bound:
+        try:
+            cards = [name for name in self._files.list(_DRM) if name.startswith("card")]
+        except OSError:
+            cards = []
+        if not self._bound or not cards:  # 6.1 then counts through 2^32 cards in rsmi_init
             raise UnavailableError(
-                f"ROCm SMI: the amdgpu driver is not loaded ({failed.detail})", "modprobe amdgpu"
+                "ROCm SMI: the amdgpu driver is not loaded, or has no device", "modprobe amdgpu"
             )
-        raise UnavailableError(
-            f"ROCm SMI{self._named()}: {failed.detail}",
-            "see the kernel log; before ROCm 6.0 the library does not start where hwmon has no "
-            "in0_label, as on MI300: install a newer one, or AMD SMI",
-        )
+        failed = self.library.call("rsmi_init", ctypes.c_uint64(0))
+        if failed is not None:
+            raise UnavailableError(
+                f"ROCm SMI{self._named()}: {failed.detail}",
+                "see the kernel log; before ROCm 6.0 the library does not start where hwmon has no "
+                "in0_label, as on MI300: install a newer one, or AMD SMI",
+            )
 
     def _named(self) -> str:
         return "" if isinstance(self._version, Absent) else f" {self._version}"
