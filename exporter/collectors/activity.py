@@ -49,8 +49,9 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
         "memory": percent(gpu.metric("average_umc_activity")),
         "media": first(
             percent(gpu.metric("average_mm_activity")),
-            mean(gpu.metric("vcn_activity"), convert=percent),
+            # before vcn_activity, which ROCm SMI 6.4 fills from the first partition alone
             mean(_engines(gpu.metric("xcp_stats.vcn_busy")), convert=percent),
+            mean(gpu.metric("vcn_activity"), convert=percent),
         ),
     }
 
