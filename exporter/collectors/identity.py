@@ -117,8 +117,8 @@ COLLECTOR = Collector(
     reading=Identity,
     readers=(
         Reader("amdsmi", read_amdsmi),
+        Reader("sysfs", read_sysfs),  # before ROCm SMI, which can rest then
         Reader("rocm_smi", read_rocm_smi),
-        Reader("sysfs", read_sysfs),
     ),
     metrics=(
         Metric(
