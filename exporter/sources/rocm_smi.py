@@ -1,12 +1,11 @@
-"""ROCm SMI: the older vendor library, versions 5.2 to 7.8 (ROCm 5.2 to 7), without AMD SMI.
+"""ROCm SMI: AMD's older library, through the binding file that is installed with it.
 
-Facts about functions, structures and status codes: rocm_smi.h and AMD's binding file of those
-versions. What each version answers was tried on 5.2.3, 6.1.2 and 6.4.1 over a simulated kernel.
+Structures, enumerations and status codes are those of the binding file. What each version answers
+was tried on those of ROCm 5.2.3, 6.1.2 and 6.4.1, over a simulated kernel.
 
-gpu_metrics is read once per device and poll. The C structure `rsmi_gpu_metrics_t` is as follows:
-up to ROCm 6.3 it grew only at its end, and only 6.4's binding file describes it. So for the
-versions before, the part that they share is described here; the memory behind what a version
-fills in keeps all ones, AMD's own mark for "no value".
+gpu_metrics is read once per device and poll. The binding file describes its C structure from 6.4
+on. Up to 6.2 it only grew at its end, so the part that all versions share is described here; the
+memory behind what a version fills in keeps all ones, AMD's own mark for "no value".
 """
 
 from __future__ import annotations
@@ -50,15 +49,12 @@ _MARGIN = 8192
 """Bytes behind every structure, in case that the library knows a longer one."""
 _FORMATS = (1, 2, 3)
 """The formats of gpu_metrics that there are (kgd_pp_interface.h): 1 for GPUs, others for APUs."""
-_CLOCK_LEVELS = re.compile(r"(?:(?:\d+|S): *\d+Mhz *\*?\s*)*", re.IGNORECASE)
-_SHAPES = {
-    "ras/features": re.compile(r"feature mask: 0x[0-9a-f]+\s*", re.IGNORECASE),
-    "ras/gpu_vram_bad_pages": re.compile(
-        r"(?:0x[0-9a-f]+ : 0x[0-9a-f]+ : [RPF]\s*)*", re.IGNORECASE
-    ),
-    "pp_dpm_pcie": re.compile(r"(?:\d+: *[\d.]+GT/s, *x\d+ *(?:\d+Mhz)? *\*?\s*)*", re.IGNORECASE),
-}
+# The files that the library takes apart, in the form that it expects; no part matches in two ways.
+_CLOCK_LEVELS = re.compile(r"(?:(?:\d+|S): *\d+Mhz(?: *\*)?\s*)*", re.IGNORECASE)
+_PCIE_LEVELS = re.compile(r"(?:\d+: *[\d.]+GT/s, *x\d+(?: *\d+Mhz)?(?: *\*)?\s*)*", re.IGNORECASE)
+_FEATURES = re.compile(r"feature mask: 0x[0-9a-f]+(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 _ERROR_COUNT = re.compile(r"ue: \d+\s+ce: \d+(?:\s+de: \d+)?\s*")
+_BAD_PAGES = re.compile(r"(?:0x[0-9a-f]+ : 0x[0-9a-f]+ : [RPF]\s*)*", re.IGNORECASE)
 _TEXT_SIZE = 256
 _DRM = "/sys/class/drm"
 _MOST_PAGES = 100_000
@@ -285,7 +281,7 @@ class RocmSmiGpu:
         """
 
         def ask() -> object:
-            unsafe = self._unsafe("pp_dpm_pcie")
+            unsafe = self._unsafe("pp_dpm_pcie", _PCIE_LEVELS)
             if unsafe is not None:
                 return unsafe
             kind = self._library.structure("rsmi_pcie_bandwidth_t")
@@ -306,7 +302,7 @@ class RocmSmiGpu:
         return {name: mask for name, mask in blocks.items() if mask & enabled & ~_RESERVED_BLOCK}
 
     def _enabled(self) -> int | Absent:
-        unsafe = self._unsafe("ras/features")
+        unsafe = self._unsafe("ras/features", _FEATURES)
         if unsafe is not None:
             return unsafe
         answer = self._library.ask("rsmi_dev_ecc_enabled_get", ctypes.c_uint64, self.index)
@@ -332,7 +328,7 @@ class RocmSmiGpu:
         return self._keep(SLOW, self._page_counts, "pages")
 
     def _page_counts(self) -> Mapping[str, int] | Absent:
-        unsafe = self._unsafe("ras/gpu_vram_bad_pages")
+        unsafe = self._unsafe("ras/gpu_vram_bad_pages", _BAD_PAGES)
         if unsafe is not None:
             return unsafe
         name = "rsmi_dev_memory_reserved_pages_get"
@@ -369,7 +365,7 @@ class RocmSmiGpu:
             found[block] = version if isinstance(version, (int, Absent)) else Absent(ERROR)
         return found
 
-    def _unsafe(self, path: str, shape: re.Pattern[str] | None = None) -> Absent | None:
+    def _unsafe(self, path: str, shape: re.Pattern[str]) -> Absent | None:
         """Why the library must not be asked about a file; None where it may.
 
         Where the file has another form than it expects, a library built with assertions (Debian's)
@@ -378,7 +374,7 @@ class RocmSmiGpu:
         content = self._session.file(self.address, path)
         if isinstance(content, Absent):
             return content
-        if not (shape or _SHAPES[path]).fullmatch(content):
+        if not shape.fullmatch(content):
             return Absent(ERROR, f"{path}: {content[:40]!r}")
         return None
 
@@ -544,14 +540,18 @@ class RocmSmiSession:
         )
 
 
-def open_session(files: Files) -> Session:
+def open_session(files: Files, root: str = "/") -> Session:
     """ROCm SMI as this node has it: the library, or where it can't be loaded the command.
+
+    Args:
+        files: for the session.
+        root: the folder that stands for `/` when looking for an installed ROCm.
 
     Raises:
         UnavailableError: there is neither, or the library does not start here.
     """
     try:
-        loaded = load()
+        loaded = load(root=root)
     except UnavailableError as no_library:
         try:
             return RocmSmiToolSession((find(),), files)

@@ -1,8 +1,8 @@
 """The last resort: the command `rocm-smi`, where AMD's binding file is not installed.
 
-A run takes about 0.2 s of CPU time here, so it is run on a slow clock: once in `EVERY` seconds, one
-at a time and with all the flags that are needed, and its values are kept for that time. It is never
-used where the library works.
+A run takes 0.2 s of CPU time and more, so it is run on a slow clock: once in `EVERY` seconds, in
+the background, one at a time and with all the flags that are needed. Its values are kept until the
+next run has ended. It is never used where the library works.
 
 The keys of its JSON differ from version to version; those of 5.2 to 6.4 are known here. Warnings
 may stand before the JSON, and where no field is supported there is none, with any exit status.
@@ -10,22 +10,23 @@ may stand before the JSON, and where no field is supported there is none, with a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from exporter.sources.files import Files
 from exporter.sources.guard import MEGAHERTZ, number, text
-from exporter.sources.session import POLL, STATIC, Memo, UnavailableError
+from exporter.sources.session import POLL, STATIC, UnavailableError
 from exporter.sources.sysfs import bound_addresses, runtime_suspended
 from exporter.values import ERROR, NO_ANSWER, NOT_SUPPORTED, Absent, Value
 
 EVERY = 60.0
 """Seconds between two runs."""
-TIMEOUT = 20.0
+TIMEOUT = 10.0
 """Seconds after which a run is killed."""
 _SHOW = (
     "bus temp power maxpower use memuse replaycount fan productname vbios uniqueid serial clocks "
@@ -33,6 +34,7 @@ _SHOW = (
 )
 _FLAGS = ("--json", *(f"--show{what}" for what in _SHOW.split()), "vram", "vis_vram", "gtt")
 _MICRO = 1e6
+_MOST_OUTPUT = 4 << 20
 
 _METRICS = {
     "temperature_edge": ("Temperature (Sensor edge) (C)",),
@@ -78,27 +80,65 @@ def find(environment: Mapping[str, str] = os.environ) -> str:
     return found
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> str | Absent:
-    """The output of one run, which is killed after `TIMEOUT`."""
-    own: MutableMapping[str, str] = {**environment, "RSMI_MUTEX_THREAD_ONLY": "1"}
-    try:
-        done = subprocess.run(  # noqa: S603  # found on this node, not given by anyone
-            [*command, *_FLAGS],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
-            env=own,
-        )
-    except subprocess.TimeoutExpired:
-        return Absent(NO_ANSWER, f"{command[-1]}: no answer in {TIMEOUT:.0f} s")
-    except OSError as error:
-        return Absent(ERROR, f"{command[-1]}: {error.strerror}")
-    output = done.stdout.decode("utf-8", "replace")
-    if "{" not in output:
-        said = " ".join((output + done.stderr.decode("utf-8", "replace")).split())[-200:]
-        return Absent(ERROR, f"{command[-1]}: status {done.returncode}, no JSON: {said}")
-    return output
+class Run:
+    """One run of the command, in the background: a poll has less time than it may take.
+
+    Args:
+        command: the program and what goes before the flags.
+        started: the monotonic time, in seconds.
+    """
+
+    def __init__(self, command: Sequence[str], started: float) -> None:
+        self.started = started
+        self._name = command[-1]
+        # Files in memory, since a full pipe that nobody reads would stop the tool.
+        self._output = os.memfd_create("rocm-smi")
+        self._errors = os.memfd_create("rocm-smi errors")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure = ""
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # found on this node
+                [*command, *_FLAGS],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._errors,
+                env={**os.environ, "RSMI_MUTEX_THREAD_ONLY": "1"},
+            )
+        except OSError as error:
+            self._failure = error.strerror or str(error)
+
+    def wait(self) -> None:
+        """Wait for its end, but not longer than `TIMEOUT`."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(TIMEOUT)
+
+    def result(self, now: float) -> str | Absent | None:
+        """The output, or why there is none; None while it still runs."""
+        if self._process is None:
+            return Absent(ERROR, f"{self._name}: {self._failure}")
+        status = self._process.poll()
+        if status is None:
+            if now - self.started < TIMEOUT:
+                return None
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one in state D stays
+                self._process.wait(0.2)
+            return Absent(NO_ANSWER, f"{self._name}: no answer in {TIMEOUT:.0f} s")
+        output = _text_of(self._output)
+        if "{" not in output:
+            said = " ".join((output + _text_of(self._errors)).split())[-200:]
+            return Absent(ERROR, f"{self._name}: status {status}, no JSON: {said}")
+        return output
+
+    def close(self) -> None:
+        """Let go of the files."""
+        os.close(self._output)
+        os.close(self._errors)
+
+
+def _text_of(descriptor: int) -> str:
+    return os.pread(descriptor, _MOST_OUTPUT, 0).decode("utf-8", "replace")
 
 
 def parse(output: str) -> dict[str, dict[str, str]]:
@@ -128,6 +168,10 @@ def parse(output: str) -> dict[str, dict[str, str]]:
                 return found
         start = output.find("{", start + 1)
     return found
+
+
+def _devices(output: str | Absent | None) -> dict[str, dict[str, str]] | Absent:
+    return parse(output) if isinstance(output, str) else output or Absent(NO_ANSWER)
 
 
 class ToolGpu:
@@ -247,35 +291,40 @@ class RocmSmiToolSession:
     def __init__(self, command: Sequence[str], files: Files) -> None:
         self._command = command
         self._files = files
-        self._memo = Memo()
         self._bound = bound_addresses(files)
-        first = self._run()
-        if isinstance(first, Absent) or not first:
-            said = first.detail if isinstance(first, Absent) else "no device in its JSON"
+        self._running: Run | None = None
+        self._due = 0.0
+        first = Run(command, 0.0)
+        first.wait()
+        self._said = _devices(first.result(TIMEOUT))
+        first.close()
+        if isinstance(self._said, Absent) or not self._said:
+            said = self._said.detail if isinstance(self._said, Absent) else "no device in its JSON"
             raise UnavailableError(f"rocm-smi: {said}", "see what `rocm-smi --json -i` says")
-        self._addresses = tuple(first)
-        self._first: dict[str, dict[str, str]] | None = first
-
-    def _run(self) -> dict[str, dict[str, str]] | Absent:
-        output = run(self._command)
-        return output if isinstance(output, Absent) else parse(output)
+        self._addresses = tuple(self._said)
+        self._fresh = True
 
     def said(self, address: str) -> Mapping[str, str] | Absent:
-        """What the tool said of a device within the last `EVERY` seconds."""
-        found = self._memo.get("run", EVERY, self._again)
-        if isinstance(found, Absent):
-            return found
-        return found.get(address, Absent(NOT_SUPPORTED, "rocm-smi doesn't list the device"))
+        """What the tool said of a device when it was run last."""
+        if isinstance(self._said, Absent):
+            return self._said
+        return self._said.get(address, Absent(NOT_SUPPORTED, "rocm-smi doesn't list the device"))
 
-    def _again(self) -> dict[str, dict[str, str]] | Absent:
-        first, self._first = self._first, None
-        return first if first is not None else self._run()
+    def begin(self, now: float) -> None:
+        if self._fresh:  # the run that opened the session serves the first minute
+            self._fresh = False
+            self._due = now + EVERY
+        output = self._running.result(now) if self._running is not None else None
+        if self._running is not None and output is not None:
+            self._said = _devices(output)
+            self._running.close()
+            self._running = None
+        if self._running is None and now >= self._due:
+            self._running = Run(self._command, now)
+            self._due = now + EVERY
 
     def node(self) -> Mapping[str, Value]:
         return {"devices_rocm_smi": len(self._addresses)}
-
-    def begin(self, now: float) -> None:
-        self._memo.now = now
 
     def changed(self) -> bool:
         return bound_addresses(self._files) != self._bound

@@ -1,6 +1,7 @@
 """The process in which ROCm SMI is read: JSON lines out, one after opening and one per poll.
 
-Arguments: `library`, or `tool` and the command that stands for `rocm-smi`. Every line on standard
+Arguments: `library`, or `tool` and the command that stands for `rocm-smi`, or `any` for what the
+daemon would take. Every line on standard
 input is the monotonic time of a poll. A poll's answer is, by address and partition, what the
 collectors' ROCm SMI readers gave, the first value for each key, an absence as `[reason, detail]`.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from exporter.collectors import COLLECTORS
 from exporter.sources.files import KernelFiles
-from exporter.sources.rocm_smi import RocmSmiSession
+from exporter.sources.rocm_smi import RocmSmiSession, open_session
 from exporter.sources.rocm_smi_library import load
 from exporter.sources.rocm_smi_tool import RocmSmiToolSession
 from exporter.sources.session import Session, UnavailableError
@@ -25,6 +26,8 @@ def opened(arguments: list[str]) -> Session:
     """The source that the arguments name."""
     if arguments[0] == "tool":
         return RocmSmiToolSession(arguments[1:], KernelFiles())
+    if arguments[0] == "any":
+        return open_session(KernelFiles(), os.environ["TEST_ROOT"])
     return RocmSmiSession(load(root=os.environ["TEST_ROOT"]), KernelFiles())
 
 

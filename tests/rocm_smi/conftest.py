@@ -6,7 +6,7 @@ import json
 import os
 import select
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Source]]:
     """
     running: list[Source] = []
 
-    def run(suite: str, node: Node, *, tool: bool = False, **more: str) -> Source:
-        simulated = (tool_launcher if tool else launcher)(suite, node.root)
-        arguments: Sequence[str] = ["library"]
-        if tool:
-            arguments = ["tool", *simulated.command([str(simulated.suite.rocm_smi_cli)])]
+    def run(suite: str, node: Node, how: str = "library", **more: str) -> Source:
+        simulated = (tool_launcher if how == "tool" else launcher)(suite, node.root)
+        arguments = [how]
+        if how == "tool":
+            arguments += simulated.command([str(simulated.suite.rocm_smi_cli)])
         process = subprocess.Popen(
             simulated.command(["-m", "tests.rocm_smi.child", *arguments]),
             cwd=REPOSITORY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,22 @@ from typing import Any
 import pytest
 
 from exporter.sources.files import KernelFiles
-from exporter.sources.rocm_smi_tool import EVERY, RocmSmiToolSession, ToolGpu, find, parse
+from exporter.sources.rocm_smi_tool import (
+    EVERY,
+    TIMEOUT,
+    RocmSmiToolSession,
+    ToolGpu,
+    find,
+    parse,
+)
 from exporter.sources.session import UnavailableError
-from exporter.values import Absent
+from exporter.values import NO_ANSWER, Absent
 from tests.kernel.node import Node
 from tests.rocm_smi.conftest import Source
 
 Start = Callable[..., Source]
 GIB = 1 << 30
+CARD = {"PCI Bus": "0000:C1:00.0", "GPU use (%)": "7"}
 CASES = [
     ("bookworm", "MI210", None),
     ("trixie", "MI210", None),
@@ -41,7 +50,7 @@ def test_real_output_of_each_version(
     node.set(1, "mem_busy_percent", 43)
     node.set(1, "pcie_replay_count", 4)
     gpu = node.gpus[1]
-    source = start(suite, node, tool=True)
+    source = start(suite, node, "tool")
     read = source.read(1)
     assert {
         "devices": [[each.bdf, number] for number, each in enumerate(node.gpus)],
@@ -70,29 +79,55 @@ def test_real_output_of_each_version(
 
 def test_the_secondary_die_has_no_power(tmp_path: Path, start: Start) -> None:
     """The tool prints 'N/A (Secondary die)' there."""
-    source = start("sid", Node.create(tmp_path / "tree", "MI250X", 2), tool=True)
+    source = start("sid", Node.create(tmp_path / "tree", "MI250X", 2), "tool")
     assert "not_supported" == source.read(1)["power"]["watts"][0]
     assert 90.0 == source.read(0)["power"]["watts"]
 
 
 def test_the_tool_is_run_once_a_minute(tmp_path: Path, start: Start) -> None:
-    """Its values are kept for that time, since a run is expensive."""
+    """In the background, since a run is expensive; until it has ended the last values stay."""
     node = Node.create(tmp_path / "tree", "MI210", 1)
-    source = start("sid", node, tool=True)
+    source = start("sid", node, "tool")
     assert 45.0 == source.read(now=1.0)["temperature"]["sensors"]["junction"]
     node.temperature(0, "junction", 61)
     assert 45.0 == source.read(now=EVERY)["temperature"]["sensors"]["junction"]
-    assert 61.0 == source.read(now=EVERY + 2)["temperature"]["sensors"]["junction"]
+    time.sleep(1)
+    assert 45.0 == source.read(now=EVERY + 1)["temperature"]["sensors"]["junction"]
+    seen = [45.0]
+    while seen[-1] == 45.0 and len(seen) < 100:
+        time.sleep(0.1)
+        seen.append(source.read(now=EVERY + 2)["temperature"]["sensors"]["junction"])
+    assert 61.0 == seen[-1]
+
+
+def test_a_tool_that_hangs_is_killed(tmp_path: Path) -> None:
+    """Its values are then absent, and the next run is tried when it is due."""
+    answer = json.dumps({"card0": CARD})
+    flag = tmp_path / "hang"
+    script = f"[ -e {flag} ] && exec sleep 60\ncat <<'E'\n{answer}\nE"
+    session = RocmSmiToolSession([tool(tmp_path, script)], KernelFiles())
+    (view,) = session.views("0000:c1:00.0", per_partition=False)
+    flag.touch()
+    session.begin(1.0)
+    session.begin(1.0 + EVERY)
+    session.begin(1.0 + EVERY + TIMEOUT / 2)
+    assert "7" == view.metric("average_gfx_activity")
+    session.begin(1.0 + EVERY + TIMEOUT)
+    answered = view.metric("average_gfx_activity")
+    assert isinstance(answered, Absent)
+    assert NO_ANSWER == answered.reason
+    flag.unlink()
+    session.begin(1.0 + 2 * EVERY)
+    time.sleep(1)
+    session.begin(2.0 + 2 * EVERY)
+    assert "7" == view.metric("average_gfx_activity")
 
 
 def test_no_driver(tmp_path: Path, start: Start) -> None:
     """The tool then prints a line to standard error and nothing else."""
     node = Node.create(tmp_path / "tree", "MI210", 1)
     node.unload_driver()
-    assert start("sid", node, tool=True).hello["reason"].startswith("rocm-smi: ")
-
-
-CARD = {"PCI Bus": "0000:C1:00.0", "GPU use (%)": "7"}
+    assert start("sid", node, "tool").hello["reason"].startswith("rocm-smi: ")
 
 
 @pytest.mark.parametrize(
@@ -207,3 +242,31 @@ def test_find_takes_rocm_path_first(tmp_path: Path) -> None:
     assert second == find({"PATH": path})
     with pytest.raises(UnavailableError, match="install the package rocm-smi"):
         find({"PATH": str(tmp_path / "nothing")})
+
+
+def test_the_daemon_takes_the_library_where_there_is_one(tmp_path: Path, start: Start) -> None:
+    """The command is not even looked for."""
+    source = start("sid", Node.create(tmp_path / "tree", "MI210", 1), "any")
+    assert {"rocm_smi_version": "7.6.0", "devices_rocm_smi": 1} == source.hello["node"]
+
+
+def test_the_daemon_takes_the_command_where_there_is_no_library(
+    tmp_path: Path, start: Start
+) -> None:
+    """As in a container with the tool alone."""
+    (tmp_path / "own/bin").mkdir(parents=True)
+    tool(tmp_path / "own/bin", f"cat <<'E'\n{json.dumps({'card0': CARD})}\nE")
+    node = Node.create(tmp_path / "tree", "MI210", 1)
+    source = start("sid", node, "any", ROCM_PATH=str(tmp_path / "own"))
+    assert [["0000:c1:00.0", 0]] == source.hello["devices"]
+    assert 0.07 == source.read()["activity"]["gfx"]
+
+
+def test_neither(tmp_path: Path, start: Start) -> None:
+    """Both reasons are told, and what to install."""
+    node = Node.create(tmp_path / "tree", "MI210", 1)
+    hello = start("sid", node, "any", ROCM_PATH="/nothing", PATH="/nothing").hello
+    assert (
+        "ROCm SMI: no rsmiBindings.py in $ROCM_PATH, /opt/rocm*, /usr/libexec; no command rocm-smi"
+    ) == hello["reason"]
+    assert "rocm-smi-lib" in hello["remedy"]
