@@ -107,7 +107,7 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
         "memory_partition": text(gpu.text("current_memory_partition", SLOW)),
         "oam_id": text(gpu.text("xgmi_physical_id", STATIC)),
         "render_node": render or Absent(NOT_SUPPORTED, "no render node"),
-        "numa_node": text(gpu.text("numa_node", STATIC)),
+        "numa_node": text(number(gpu.text("numa_node", STATIC))),  # -1: none
     }
 
 
