@@ -1,0 +1,1 @@
+"""What stands between the sources and the page, piece by piece, without a process."""
