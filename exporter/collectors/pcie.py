@@ -178,7 +178,7 @@ COLLECTOR = Collector(
         Metric(
             "amdgpu_pcie_replays_per_second",
             "gauge",
-            "PCIe replays per second over the last poll.",
+            "PCIe replays per second over the last poll (amdgpu_pcie_replays_total).",
             lambda p: p.replay_rate,
         ),
         Metric(

@@ -158,14 +158,16 @@ COLLECTOR = Collector(
         Metric(
             "amdgpu_xgmi_receive_bytes_per_second",
             "gauge",
-            "Bandwidth received over the last poll, by the hardware's clock.",
+            "Bandwidth received over the last poll, by the hardware's clock (gpu_metrics "
+            "xgmi_read_data_acc).",
             lambda x: _by_link(x.receive_rate, x),
             _LINK,
         ),
         Metric(
             "amdgpu_xgmi_transmit_bytes_per_second",
             "gauge",
-            "Bandwidth sent over the last poll, by the hardware's clock.",
+            "Bandwidth sent over the last poll, by the hardware's clock (gpu_metrics "
+            "xgmi_write_data_acc).",
             lambda x: _by_link(x.transmit_rate, x),
             _LINK,
         ),
