@@ -57,6 +57,8 @@ _ERROR_COUNT = re.compile(r"ue: \d+\s+ce: \d+(?:\s+de: \d+)?\s*")
 _BAD_PAGES = re.compile(r"(?:0x[0-9a-f]+ : 0x[0-9a-f]+ : [RPF]\s*)*", re.IGNORECASE)
 _TEXT_SIZE = 256
 _DRM = "/sys/class/drm"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  # only looked at
+_LOCK = "rocm_smi_card"
 _MOST_PAGES = 100_000
 _RESERVED_BLOCK = 1 << 63
 _CLOCK_FILES = {"sys": "sclk", "df": "fclk", "dcef": "dcefclk", "soc": "socclk", "mem": "mclk"}
@@ -436,21 +438,30 @@ class RocmSmiSession:
             )
 
     def _start(self) -> None:
-        try:
-            cards = [name for name in self._files.list(_DRM) if name.startswith("card")]
-        except OSError:
-            cards = []
+        cards = [name for name in self._names(_DRM) if name.startswith("card")]
         if not self._bound or not cards:  # 6.1 then counts through 2^32 cards in rsmi_init
             raise UnavailableError(
                 "ROCm SMI: the amdgpu driver is not loaded, or has no device", "modprobe amdgpu"
             )
         failed = self.library.call("rsmi_init", ctypes.c_uint64(0))
-        if failed is not None:
-            raise UnavailableError(
-                f"ROCm SMI{self._named()}: {failed.detail}",
-                "see the kernel log; before ROCm 6.0 the library does not start where hwmon has no "
-                "in0_label, as on MI300: install a newer one, or AMD SMI",
+        if failed is None:
+            return
+        remedy = (
+            "see the kernel log; before ROCm 6.0 the library does not start where hwmon has no "
+            "in0_label, as on MI300: install a newer one, or AMD SMI"
+        )
+        if any(name.startswith(_LOCK) for name in self._names(_SHARED_MEMORY)):
+            remedy += (
+                f". A killed process may also have left a lock of it: stop all that use ROCm SMI "
+                f"and remove {_SHARED_MEMORY}/{_LOCK}*"
             )
+        raise UnavailableError(f"ROCm SMI{self._named()}: {failed.detail}", remedy)
+
+    def _names(self, path: str) -> list[str]:
+        try:
+            return self._files.list(path)
+        except OSError:
+            return []
 
     def _named(self) -> str:
         return "" if isinstance(self._version, Absent) else f" {self._version}"

@@ -125,7 +125,9 @@ def _version(bindings: ModuleType, library: Any) -> str | Absent:
 
 
 def load(environment: MutableMapping[str, str] = os.environ, root: str = "/") -> Loaded:
-    """Load the first library that has a binding file. Locks in /dev/shm are not used.
+    """Load the first library that has a binding file.
+
+    Its locks in /dev/shm are switched off, where the version can do without; 5.2 can't.
 
     Args:
         environment: where ROCm may be named, and where the vendor's own settings are made; the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -412,3 +413,34 @@ def test_a_missing_symbol_is_not_supported(tmp_path: Path, start: Start) -> None
     assert ["not_supported", "this version has no rsmi_dev_compute_partition_get"] == (
         read["identity"]["partition_mode"]
     )
+
+
+def killed_while_reading(source: Source, node: Node) -> None:
+    """Kill the child in the middle of a poll, as the supervisor does."""
+    source.poll(1.0)
+    node.rules("*/gpu_metrics delay inf")
+    assert source.process.stdin is not None
+    source.process.stdin.write("2.0\n")
+    source.process.stdin.flush()
+    time.sleep(1)
+    source.process.kill()
+    source.process.wait(10)
+    node.rules()
+
+
+def test_a_killed_poller_leaves_no_lock_from_6_1_on(tmp_path: Path, start: Start) -> None:
+    """The lock that processes share is switched off."""
+    node = Node.create(tmp_path / "tree", "MI210", 2)
+    killed_while_reading(start("trixie", node), node)
+    for _ in range(3):
+        assert 45 == start("trixie", node).read()["temperature"]["sensors"]["junction"]
+
+
+def test_a_killed_poller_of_5_2_leaves_a_lock(tmp_path: Path, start: Start) -> None:
+    """Which only a person may remove, since others may hold it: the remedy says so."""
+    node = Node.create(tmp_path / "tree", "MI210", 2)
+    killed_while_reading(start("bookworm", node), node)
+    assert "devices" in start("bookworm", node).hello
+    hello = start("bookworm", node).hello
+    assert "ROCm SMI 1.0.0: rsmi_init: RSMI_STATUS_INIT_ERROR (8)" == hello["reason"]
+    assert hello["remedy"].endswith("stop all that use ROCm SMI and remove /dev/shm/rocm_smi_card*")
