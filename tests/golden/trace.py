@@ -370,6 +370,7 @@ def expected(told: Told, name: str, labels: Labels) -> float:
         KeyError: the family, or one of its labels, is not known here.
     """
     gpu = told.gpu(labels["pci_address"]) if "pci_address" in labels else 0
-    if "gpu" in labels and int(labels["gpu"]) != gpu:
+    # AMD SMI's sockets are counted, ROCm SMI's index counts the partitions before a socket
+    if "gpu" in labels and int(labels["gpu"]) not in (gpu, gpu * told.node.partitions):
         raise NeverToldError(f"GPU {gpu} is called {labels['gpu']}")
     return TRACES[name](told, gpu, labels)
