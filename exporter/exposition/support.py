@@ -22,7 +22,8 @@ class Row:
         field: its name, with the key in brackets where it has several values.
         source: which gives it; None where none does.
         absences: why not, by source, where none does.
-        known: why this generation of hardware may not have it; empty where nothing is known.
+        known: why not, where no source says it: what this generation of hardware lacks, or that
+            the device is down; empty where it is given, or the sources tell all.
     """
 
     gpu: int
@@ -65,8 +66,18 @@ def _row(device: Device, place: FieldKey, known: str) -> Row:
         field=f"{name}[{inner}]" if inner else name,
         source=device.origins.get(place),
         absences=dict(device.absences.get(place, {})),
-        known="" if place in device.origins else known,
+        known=_known(device, place, known),
     )
+
+
+def _known(device: Device, place: FieldKey, of_hardware: str) -> str:
+    if place in device.origins:
+        return ""
+    if not device.up:
+        return f"the device is down: {device.why_down}"
+    if device.suspended:
+        return "the device sleeps"
+    return of_hardware or ("" if place in device.absences else "no source reports it")
 
 
 def support_json(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> str:
@@ -119,7 +130,9 @@ def support_table(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> s
     if not snapshot.devices:
         lines.append("  none was found")
     for device in {d.key.address: d for d in snapshot.devices}.values():
-        state = "up" if device.up else f"DOWN: {device.why_down}"
+        state = "suspended" if device.suspended else "up"
+        if not device.up:
+            state = f"DOWN: {device.why_down}"
         lines.append(f"  {device.gpu:<3} {device.key.address}  {state}")
     lines += ["", "FIELDS"]
     table = [("GPU", "FIELD", "SOURCE", "WHY ABSENT"), *_grouped(snapshot, collectors)]
@@ -140,10 +153,8 @@ def _grouped(
             f"{name}: {absent.reason}" + (f" ({absent.detail})" if absent.detail else "")
             for name, absent in row.absences.items()
         )
-        if row.source is None and not why:
-            why = "no source reports it"
         if row.known:
-            why = f"{row.known} [{why}]"
+            why = f"{row.known} [{why}]" if why else row.known
         if row.pci_address in why:
             why = why.replace(row.pci_address, "DEVICE")
         name = f"{row.collector}.{row.field}"
