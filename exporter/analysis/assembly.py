@@ -6,7 +6,7 @@ it is left alone until that changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.collectors.base import Collector
@@ -39,10 +39,16 @@ class Assembled:
 
 @dataclass(slots=True)
 class _ReaderState:
-    """What a reader gave when it was last asked: the keys with a value, and those it won."""
+    """What a reader gave when it was last asked.
 
-    offered: set[tuple[DeviceKey, FieldKey]] = field(default_factory=set)
-    won: int = 0
+    Attributes:
+        offered: the fields with a value, by device.
+        won: whether one of them was taken from this reader.
+        asked, asked_at: whether it has been asked, and when.
+    """
+
+    offered: dict[DeviceKey, list[FieldKey]] = field(default_factory=dict)
+    won: bool = False
     asked: bool = False
     asked_at: float = 0.0
 
@@ -53,10 +59,9 @@ class Assembly:
     def __init__(self, collectors: Sequence[Collector[object]]) -> None:
         self._readers: list[tuple[str, Collector[object], str]] = []
         self._states: dict[str, _ReaderState] = {}
-        self._winners: dict[tuple[DeviceKey, FieldKey], str] = {}
+        self._found: dict[DeviceKey, Assembled] = {}
         self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
         self._rested: dict[str, float] = {}
-        self._devices: frozenset[DeviceKey] = frozenset()
         self._now = 0.0
         self.apply(collectors)
 
@@ -81,10 +86,13 @@ class Assembly:
 
     def _shadowed(self, reader: str) -> bool:
         state = self._states[reader]
-        return (
-            bool(state.offered)
-            and self._now - state.asked_at < ASK_AGAIN
-            and not any(self._winners.get(key, reader) == reader for key in state.offered)
+        return bool(state.offered) and self._now - state.asked_at < ASK_AGAIN and self._idle(state)
+
+    def _idle(self, state: _ReaderState) -> bool:
+        """Whether other readers gave all that this one could give."""
+        return not state.won and all(
+            device in self._found and self._found[device].origins.keys() >= set(places)
+            for device, places in state.offered.items()
         )
 
     def may_rest(self, reports: Sequence[SourceReport], source: str, now: float) -> bool:
@@ -98,9 +106,7 @@ class Assembly:
         states = [self._states[reader] for reader, _, of in self._readers if of == source]
         if not all(state.asked for state in states):
             return False
-        if any(key not in self._winners for state in states for key in state.offered):
-            return False
-        if any(state.won for state in states):
+        if not all(self._idle(state) for state in states):
             return False
         since = self._rested.setdefault(source, now)
         if now - since > ASK_AGAIN:
@@ -112,7 +118,6 @@ class Assembly:
         """One poll's answers, by device and partition; `now` is monotonic, in seconds."""
         found: dict[DeviceKey, Assembled] = {}
         left_alone = set(self._states)
-        winners: dict[tuple[DeviceKey, FieldKey], str] = {}
         by_source = {report.name: report for report in reports}
         simulated = by_source.get("simulated")
         for reader, collector, source in self._readers:
@@ -120,8 +125,8 @@ class Assembly:
             if report is None or report.paused:
                 continue
             state = self._states[reader]
-            offered: set[tuple[DeviceKey, FieldKey]] = set()
-            won, asked = 0, False
+            offered: dict[DeviceKey, list[FieldKey]] = {}
+            won, asked = False, False
             for address, answer in report.answers.items():
                 asked = asked or collector.name in answer.errors
                 for partition, by_reader in answer.readings.items():
@@ -131,32 +136,32 @@ class Assembly:
                     device = DeviceKey(address, partition or None)
                     assembled = found.setdefault(device, Assembled())
                     assembled.time = max(assembled.time, answer.time)
+                    places: list[FieldKey] = []
                     for name, value in by_reader[reader].items():
+                        counted = name in collector.counters
                         for inner, item in _items(value):
                             place = (collector.name, name, inner)
-                            key = (device, place)
                             if isinstance(item, Absent):
                                 self._absent(assembled, place, report.name, item)
                                 continue
-                            offered.add(key)
-                            if key in winners:
+                            places.append(place)
+                            if place in assembled.origins:
                                 continue
-                            if name in collector.counters and not self._keeps(key, reader, now):
+                            if counted and not self._keeps((device, place), reader, now):
                                 continue
-                            winners[key] = reader
-                            won += 1
+                            won = True
                             _put(assembled.values, place, item)
                             assembled.origins[place] = report.name
+                    if places:
+                        offered[device] = places
             if asked:
                 state.offered, state.won = offered, won
                 state.asked, state.asked_at = True, now
                 left_alone.remove(reader)
-        self._winners, self._now = winners, now
-        devices = frozenset(found)
-        if not devices <= self._devices:
+        if not found.keys() <= self._found.keys():
             for reader in left_alone:  # it may be the one that knows the new device best
                 self._states[reader] = _ReaderState()
-        self._devices = devices
+        self._found, self._now = found, now
         return found
 
     @staticmethod
@@ -173,8 +178,9 @@ class Assembly:
         return kept is None or kept[0] == reader
 
 
-def _items(value: FieldValue) -> list[tuple[str, Scalar | Absent]]:
-    return list(value.items()) if isinstance(value, Mapping) else [("", value)]
+def _items(value: FieldValue) -> Iterable[tuple[str, Scalar | Absent]]:
+    # A plain dict is told faster than any mapping.
+    return value.items() if isinstance(value, (dict, Mapping)) else (("", value),)
 
 
 def _put(
