@@ -68,14 +68,14 @@ Wire = int | float | str | list[str] | dict[str, int | float | str | list[str]]
 
 def to_wire(value: FieldValue) -> Wire:
     """Encode a field for JSON: an absence becomes the list `[reason, detail]`."""
+    if isinstance(value, (int, float, str)):
+        return value
     if isinstance(value, Absent):
         return [value.reason, value.detail]
-    if isinstance(value, Mapping):
-        return {
-            key: [item.reason, item.detail] if isinstance(item, Absent) else item
-            for key, item in value.items()
-        }
-    return value
+    return {
+        key: [item.reason, item.detail] if isinstance(item, Absent) else item
+        for key, item in value.items()
+    }
 
 
 def from_wire(value: object) -> FieldValue:

@@ -18,6 +18,7 @@ from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
 _ONES = frozenset({0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF, -1})
 _NO_VALUE_TEXTS = frozenset({"", "n/a", "none", "unknown"})
+_NOT_APPLICABLE = Absent(SENTINEL, repr("N/A"))
 
 MEBIBYTE = 1 << 20
 MEGAHERTZ = 1_000_000
@@ -45,6 +46,8 @@ def number(
     if isinstance(raw, Absent):
         return raw
     if isinstance(raw, str):
+        if raw == "N/A":  # by far the most frequent text: half of AMD SMI's gpu_metrics
+            return _NOT_APPLICABLE
         text = raw.strip()
         if text.lower() in _NO_VALUE_TEXTS:
             return Absent(SENTINEL, repr(raw))
