@@ -7,6 +7,7 @@ collectors. Facts about names, keys and status codes: amdsmi_interface.py of tho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from exporter.sources.files import Files
@@ -36,18 +37,28 @@ STANDSTILL = 0.9
 """Seconds after which the clocks in gpu_metrics must have moved; the driver caches for 1 ms."""
 
 
+@dataclass(slots=True)
+class _Read:
+    """What was last read of a device: its table, the clocks in it, and when they last moved."""
+
+    table: object
+    clocks: tuple[object, ...]
+    moved_at: float
+
+
 class GpuMetrics:
-    """The table gpu_metrics of one device, judged once per poll.
+    """The tables gpu_metrics of all devices, each judged once per poll.
 
     A library may report success and hand out what it read long ago; then the clocks inside the
-    table stand still. It may also hand out zeros; then the clocks are zero.
+    table stand still. It may hand out zeros; then the clocks are zero. And where it has one table
+    for all devices (AMD SMI 6.1, ROCm SMI from 6.0 on) and can't read that of one device, it hands
+    out the one that it read last, of whatever device.
     """
 
     def __init__(self) -> None:
-        self._clocks: tuple[object, ...] = ()
-        self._moved_at = 0.0
+        self._read: dict[str, _Read] = {}
 
-    def judge(self, table: object, now: float) -> object:
+    def judge(self, address: str, table: object, now: float) -> object:
         """The table itself, or an `Absent` in its place."""
         if isinstance(table, Absent):
             return table
@@ -57,10 +68,13 @@ class GpuMetrics:
             return Absent(IMPLAUSIBLE, "gpu_metrics: every clock in it is zero")
         if not running:
             return Absent(STALE, "gpu_metrics: no clock in it is reported")
-        if clocks != self._clocks:
-            self._clocks = clocks
-            self._moved_at = now
-        elif now - self._moved_at >= STANDSTILL:
+        for other, read in self._read.items():
+            if other != address and read.clocks == clocks and read.table == table:
+                return Absent(STALE, f"gpu_metrics: the library handed out that of {other}")
+        before = self._read.get(address)
+        if before is None or before.clocks != clocks:
+            self._read[address] = _Read(table, clocks, now)
+        elif now - before.moved_at >= STANDSTILL:
             return Absent(STALE, f"gpu_metrics: its clocks stand still at {running[0]}")
         return table
 
@@ -137,7 +151,7 @@ class AmdSmiSession:
         self._versions = versions
         self._bound = bound_addresses(files)
         self._tables: dict[str, object] = {}
-        self._judges: dict[str, GpuMetrics] = {}
+        self._judge = GpuMetrics()
         self._error_class: type[BaseException] = getattr(
             api, "AmdSmiLibraryException", getattr(api, "AmdSmiException", Exception)
         )
@@ -215,8 +229,7 @@ class AmdSmiSession:
         if address not in self._tables:
             primary = self._sockets[address][0]
             table = primary.call("amdsmi_get_gpu_metrics_info")
-            judge = self._judges.setdefault(address, GpuMetrics())
-            self._tables[address] = judge.judge(table, self.memo.now)
+            self._tables[address] = self._judge.judge(address, table, self.memo.now)
         return self._tables[address]
 
     def node(self) -> Mapping[str, Value]:

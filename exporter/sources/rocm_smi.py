@@ -29,7 +29,6 @@ from exporter.values import (
     NOT_PERMITTED,
     NOT_SUPPORTED,
     SENTINEL,
-    STALE,
     Absent,
     Value,
 )
@@ -427,8 +426,7 @@ class RocmSmiSession:
         self._bound = bound_addresses(files)
         self._generation = self._kfd_generation()
         self._tables: dict[str, object] = {}
-        self._judges: dict[str, GpuMetrics] = {}
-        self._read: dict[str, bytes] = {}
+        self._judge = GpuMetrics()
         self._start()
         self._sockets = self._enumerate()
         if not self._sockets:
@@ -498,8 +496,8 @@ class RocmSmiSession:
     def gpu_metrics(self, address: str) -> object:
         """The table of this poll, read at most once per poll, or why there is none."""
         if address not in self._tables:
-            judge = self._judges.setdefault(address, GpuMetrics())
-            self._tables[address] = judge.judge(self._table(address), self.memo.now)
+            table = self._table(address)
+            self._tables[address] = self._judge.judge(address, table, self.memo.now)
         return self._tables[address]
 
     def _table(self, address: str) -> object:
@@ -511,13 +509,6 @@ class RocmSmiSession:
         revision = answer.common_header.format_revision
         if revision not in _FORMATS:  # 5.2 passes on whatever it has read
             return Absent(IMPLAUSIBLE, f"gpu_metrics: its header tells format {revision}")
-        # From 6.0 on the library has one table for all devices. Where it can't read that of one
-        # device, it reports success and hands out what it read last, of whatever device.
-        raw = bytes(answer)
-        for other, theirs in self._read.items():
-            if other != address and raw == theirs:
-                return Absent(STALE, f"gpu_metrics: the library handed out that of {other}")
-        self._read[address] = raw
         return plain(answer)
 
     def node(self) -> Mapping[str, Value]:

@@ -1,6 +1,5 @@
 """Settings from flags, file and environment."""
 
-# ruff: noqa: SIM300 - the expected value stands first
 
 import re
 from collections.abc import Callable

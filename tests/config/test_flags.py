@@ -1,6 +1,5 @@
 """The command line."""
 
-# ruff: noqa: SIM300 - the expected value stands first
 
 from pathlib import Path
 

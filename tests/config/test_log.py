@@ -1,6 +1,5 @@
 """The log, and faults in it."""
 
-# ruff: noqa: SIM300 - the expected value stands first
 
 import io
 import json
