@@ -189,7 +189,7 @@ NODE_METRICS: tuple[NodeMetric, ...] = (
         ("collector", "reason"),
     ),
     NodeMetric(
-        "amdgpu_exporter_counter_resets_total",
+        "amdgpu_exporter_reset_values_total",
         "counter",
         "Hardware counters that went backwards from one poll to the next.",
         lambda s, _: [((name,), count) for name, count in s.resets.items()],
