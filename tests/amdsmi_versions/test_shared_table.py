@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.launch import launcher
-from tests.kernel.node import Node
+from tests.kernel.node import MetricsFault, Node
 
 CHILD = """
 import json, sys
@@ -59,7 +59,7 @@ def ask(process: subprocess.Popen[str], moment: float) -> list[object]:
 
 
 @pytest.mark.parametrize("fault", ["missing", "empty", "garbage", "unknown_revision"])
-def test_a_table_of_another_device_is_stale(tmp_path: Path, fault: str) -> None:
+def test_a_table_of_another_device_is_stale(tmp_path: Path, fault: MetricsFault) -> None:
     """Where a GPU's table can't be read, the library answers with the one it read last: absent."""
     node = Node.create(tmp_path / "tree", "MI300X", 2, metrics=(1, 5))
     told = [node.state[gpu]["temperature_hotspot"] for gpu in (0, 1)]

@@ -1,6 +1,5 @@
 """Settings from flags, file and environment."""
 
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,6 +1,5 @@
 """The command line."""
 
-
 from pathlib import Path
 
 import pytest

@@ -1,6 +1,5 @@
 """The log, and faults in it."""
 
-
 import io
 import json
 import logging
