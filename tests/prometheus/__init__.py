@@ -1,0 +1,1 @@
+"""A real Prometheus scrapes the daemon, which reads AMD's real libraries."""
