@@ -28,11 +28,13 @@ class Reader:
         source: whose session object `read` takes.
         read: called with the source's view of one device, at every poll that needs it.
         per_partition: a partitioned device is read once per partition instead of once.
+        every: seconds for which what it read is repeated; for readers that ask for slow facts only.
     """
 
     source: SourceName
     read: Callable[[Any], Fields]
     per_partition: bool = False
+    every: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

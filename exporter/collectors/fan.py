@@ -68,9 +68,9 @@ COLLECTOR = Collector(
     summary="fan speed",
     reading=Fan,
     readers=(
-        Reader("sysfs", read_sysfs),
-        Reader("amdsmi", read_amdsmi),
-        Reader("rocm_smi", read_rocm_smi),
+        Reader("sysfs", read_sysfs, every=SLOW),
+        Reader("amdsmi", read_amdsmi, every=SLOW),
+        Reader("rocm_smi", read_rocm_smi, every=SLOW),
     ),
     metrics=(
         Metric(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, NodeMetric, Reader
 from exporter.sources.guard import text
-from exporter.sources.session import STATIC
+from exporter.sources.session import SLOW, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ COLLECTOR = Collector(
     summary="firmware versions",
     reading=Firmware,
     readers=(
-        Reader("sysfs", read_sysfs),
+        Reader("sysfs", read_sysfs, every=SLOW),
         Reader("rocm_smi", read_rocm_smi),
     ),
     metrics=(),

@@ -116,9 +116,9 @@ COLLECTOR = Collector(
     summary="names, serial numbers and indexes of the devices",
     reading=Identity,
     readers=(
-        Reader("amdsmi", read_amdsmi),
-        Reader("sysfs", read_sysfs),  # before ROCm SMI, which can rest then
-        Reader("rocm_smi", read_rocm_smi),
+        Reader("amdsmi", read_amdsmi, every=SLOW),
+        Reader("sysfs", read_sysfs, every=SLOW),  # before ROCm SMI, which can rest then
+        Reader("rocm_smi", read_rocm_smi, every=SLOW),
     ),
     metrics=(
         Metric(

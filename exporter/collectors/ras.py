@@ -109,9 +109,9 @@ COLLECTOR = Collector(
     summary="ECC and other RAS errors per block, bad pages",
     reading=Ras,
     readers=(
-        Reader("sysfs", read_sysfs),
+        Reader("sysfs", read_sysfs, every=SLOW),
         Reader("rocm_smi", read_rocm_smi),
-        Reader("amdsmi", read_amdsmi),
+        Reader("amdsmi", read_amdsmi, every=SLOW),
     ),
     counters=(
         "correctable",

@@ -136,7 +136,7 @@ COLLECTOR = Collector(
     readers=(
         Reader("amdsmi", read_amdsmi),
         Reader("rocm_smi", read_amdsmi),  # it has the same table
-        Reader("sysfs", read_sysfs_limits),  # before ROCm SMI, which can rest then
+        Reader("sysfs", read_sysfs_limits, every=SLOW),  # before ROCm SMI, which can rest then
         Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),

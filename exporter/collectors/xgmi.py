@@ -131,7 +131,7 @@ COLLECTOR = Collector(
     readers=(
         Reader("amdsmi", read_amdsmi),
         Reader("rocm_smi", read_amdsmi),  # it has the same table
-        Reader("sysfs", read_sysfs),
+        Reader("sysfs", read_sysfs, every=SLOW),
     ),
     counters=(
         "received",

@@ -21,14 +21,15 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from exporter.collectors import COLLECTORS
 from exporter.collectors.base import Reader
 from exporter.sources.files import KernelFiles
-from exporter.sources.session import Session, UnavailableError
-from exporter.values import Fields, Wire, to_wire
+from exporter.sources.session import Memo, Session, UnavailableError
+from exporter.values import Wire, to_wire
 
 WHOLE_DEVICE = ""
 """The key of the whole device where partitions have their numbers."""
@@ -112,6 +113,7 @@ class Worker:
         self._send = send
         self._readers = reader_ids()
         self._sessions = tuple(opened.sessions.values())
+        self._memo = Memo()
         self._listed = {
             name: frozenset(address for address, _ in session.devices())
             for name, session in opened.sessions.items()
@@ -130,6 +132,7 @@ class Worker:
     def answer(self, request: Mapping[str, object]) -> bool:
         """One request; false if the devices changed and the worker must be replaced."""
         now = self._opened.clock()
+        self._memo.now = now
         for session in self._sessions:
             session.begin(now)
         if any(session.changed() for session in self._sessions):
@@ -164,22 +167,26 @@ class Worker:
         for name, collector, reader in chosen:
             begin = time.perf_counter()
             try:
-                for partition, fields in self._read(address, reader):
-                    readings.setdefault(partition, {})[name] = {
-                        field: to_wire(value) for field, value in fields.items()
-                    }
+                read = partial(self._read, address, reader)
+                for partition, fields in self._memo.get((address, name), reader.every, read):
+                    readings.setdefault(partition, {})[name] = fields
             except Exception as error:  # a reader's fault costs its own fields, no other's
                 errors[collector] = f"{type(error).__name__}: {error}"[:200]
             spent = time.perf_counter() - begin
             durations[collector] = durations.get(collector, 0.0) + spent
         self._send({**answer, "readings": readings, "durations": durations, "errors": errors})
 
-    def _read(self, address: str, reader: Reader) -> Iterable[tuple[str, Fields]]:
+    def _read(self, address: str, reader: Reader) -> list[tuple[str, dict[str, Wire]]]:
         if address not in self._listed[reader.source]:
-            return
+            return []
         session = self._opened.sessions[reader.source]
-        for view in session.views(address, per_partition=reader.per_partition):
-            yield view.partition or WHOLE_DEVICE, reader.read(view)
+        return [
+            (
+                view.partition or WHOLE_DEVICE,
+                {field: to_wire(value) for field, value in reader.read(view).items()},
+            )
+            for view in session.views(address, per_partition=reader.per_partition)
+        ]
 
 
 def main(arguments: list[str]) -> int:
