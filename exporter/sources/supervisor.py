@@ -61,7 +61,10 @@ class Limits:
     Attributes:
         interval: between two polls.
         init: until the source is open. Eight GPUs take 0.03 s without hardware, several seconds
-            where a driver has to wake them.
+            where a driver has to wake them; AMD SMI 6.1.2 waits 5 s for each GPU whose lock in
+            /dev/shm a program left behind.
+        first: how long the first poll waits for a source, since the numbers of the GPUs follow
+            the order of the preferred one.
         resident_bytes: of memory; AMD SMI 10.1 with eight GPUs takes about 40 MiB.
         open_files: descriptors; AMD SMI opens its devices anew and closes them.
         kill: until a killed process counts as unkillable.
@@ -69,7 +72,8 @@ class Limits:
     """
 
     interval: float
-    init: float = 15.0
+    init: float = 45.0
+    first: float = 15.0
     resident_bytes: int = 512 << 20
     open_files: int = 256
     kill: float = 1.0
@@ -514,7 +518,7 @@ class Source:
         if worker.open or cycle.lost:
             patience = self.limits.cycle
         elif cycle.poll == 1:
-            patience = self.limits.init
+            patience = self.limits.first
         else:
             patience = self.limits.patience
         return min(worker.deadline, cycle.begin + patience)
