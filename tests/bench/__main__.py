@@ -1,6 +1,6 @@
 """Measure, and print the figures beside the aims.
 
-    python -m tests.bench [--quick]
+    python -m tests.bench [--quick] [--polls N] [--partitions 1 8]
 
 The machine's noise is kept out where that can be: CPU time instead of the clock's, and the naive
 poll between the exporter's polls, so that their ratio holds whatever else runs.
@@ -70,7 +70,7 @@ class Row:
 
     def __str__(self) -> str:
         mark = {None: "", True: "met", False: "MISSED"}[self.good]
-        return f"  {self.figure:<48} {self.value:>12}  {self.aim:<26} {mark}".rstrip()
+        return f"  {self.figure:<58} {self.value:>12}  {self.aim:<26} {mark}".rstrip()
 
 
 def _difference(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
@@ -88,28 +88,34 @@ def _mebibytes(size: float) -> str:
 def cost_of_polls(exporter: Exporter, naive: Naive, effort: Effort) -> Iterator[Row]:
     """CPU per poll, and of the naive poll, in turns."""
     spent: dict[str, float] = {}
-    spent_naively, made = 0.0, 0
+    naively = {True: 0.0, False: 0.0}
+    made: dict[bool, int] = {}
     for _ in range(effort.rounds):
         before = exporter.cpu()
         exporter.poll(effort.polls)
         for name, seconds in _difference(exporter.cpu(), before).items():
             spent[name] = spent.get(name, 0.0) + seconds
-        begin = naive.cpu()
-        made = naive.poll(effort.polls)
-        spent_naively += naive.cpu() - begin
+        for links in naively:
+            begin = naive.cpu()
+            made[links] = naive.poll(effort.polls, links=links)
+            naively[links] += naive.cpu() - begin
     polls = effort.rounds * effort.polls
     ours = sum(spent.values())
     yield Row("CPU of a poll, all processes", _milliseconds(ours / polls))
     for name in sorted(spent):
         yield Row(f"  {name}", _milliseconds(spent[name] / polls))
-    yield Row(f"CPU of the naive poll ({made} calls)", _milliseconds(spent_naively / polls))
-    share = ours / max(spent_naively, 1e-9)
-    yield Row(
-        "CPU of a poll over that of the naive poll",
-        f"{share:.3f}",
-        f"at most {MOST_SHARE}",
-        share <= MOST_SHARE,
-    )
+    for links, what in ((True, ""), (False, ", without links")):
+        seconds = max(naively[links], 1e-9)
+        share = ours / seconds
+        yield Row(
+            f"CPU of the naive poll{what} ({made[links]} calls)", _milliseconds(seconds / polls)
+        )
+        yield Row(
+            f"CPU of a poll over that of the naive poll{what}",
+            f"{share:.3f}",
+            f"at most {MOST_SHARE}",
+            share <= MOST_SHARE,
+        )
 
 
 def opens(exporter: Exporter, naive: Naive) -> Iterator[Row]:
@@ -245,11 +251,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--quick", action="store_true", help="few polls: see that it runs")
     parser.add_argument("--polls", type=int, help="between the two looks at memory")
+    parser.add_argument(
+        "--partitions", type=int, nargs="+", default=[1, 8], help="of each GPU: 1, 8, or both"
+    )
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else Effort()
     if options.polls is not None:
         effort = replace(effort, long=options.polls)
-    for partitions in (1, 8):
+    for partitions in options.partitions:
         what = (
             f"{GPUS} {MODEL}" if partitions == 1 else f"{GPUS * partitions} partitions of {MODEL}"
         )

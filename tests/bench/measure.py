@@ -163,12 +163,12 @@ class Naive:
         self._popen.stdin.flush()
         return int(self._reply.readline())
 
-    def poll(self, times: int = 1, interval: float = 5.0) -> int:
+    def poll(self, times: int = 1, interval: float = 5.0, *, links: bool = True) -> int:
         """Poll, and let an interval pass on the node before each poll; the calls of the last."""
         made = 0
         for _ in range(times):
             self.node.advance(interval)
-            made = self.tell("poll")
+            made = self.tell("poll" if links else "unpaired")
         return made
 
     def cpu(self) -> float:

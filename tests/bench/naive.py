@@ -4,7 +4,8 @@
 
 It is what the exporter's poll is measured against. Reads one word per line from standard input and
 answers each on the descriptor REPLY_FD, since vendor code prints to standard output, with the
-number of calls made: `poll`, or `metrics` for gpu_metrics of the first processor alone.
+number of calls made: `poll`, `unpaired` for a poll without the links between processors, whose
+number grows with the square of theirs, or `metrics` for gpu_metrics of the first processor alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PLAIN = (
 """The calls that take nothing but the processor."""
 
 
-def calls(api: Any, handles: list[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def calls(api: Any, handles: list[Any], *, links: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Every call of a poll and its arguments."""
     current = api.AmdSmiTemperatureMetric.CURRENT
     for handle in handles:
@@ -56,15 +57,15 @@ def calls(api: Any, handles: list[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]
             yield "amdsmi_get_gpu_ecc_count", (handle, getattr(api.AmdSmiGpuBlock, block))
         for name in ("amdsmi_get_gpu_memory_total", "amdsmi_get_gpu_memory_usage"):
             yield name, (handle, api.AmdSmiMemoryType.VRAM)
-        for other in handles:
+        for other in handles if links else ():
             if other is not handle:
                 yield "amdsmi_topo_get_link_type", (handle, other)
 
 
-def poll(api: Any, handles: list[Any]) -> int:
+def poll(api: Any, handles: list[Any], *, links: bool) -> int:
     """One poll; the number of calls, failed ones included."""
     made = 0
-    for name, arguments in calls(api, handles):
+    for name, arguments in calls(api, handles, links=links):
         made += 1
         try:
             getattr(api, name)(*arguments)
@@ -80,11 +81,11 @@ def main(reply_fd: str) -> None:
     api.amdsmi_init(api.AmdSmiInitFlags.INIT_AMD_GPUS)
     handles = api.amdsmi_get_processor_handles()
     for word in sys.stdin:
-        if word == "poll\n":
-            made = poll(api, handles)
-        else:
+        if word == "metrics\n":
             getattr(api, METRICS)(handles[0])
             made = 1
+        else:
+            made = poll(api, handles, links=word == "poll\n")
         reply.write(f"{made}\n")
 
 
