@@ -1,0 +1,1 @@
+"""The command `amdgpu-exporter` as a process of its own."""
