@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from exporter.collectors.base import Collector, Metric, Reader
 from exporter.sources.guard import counter, first, item, watts
 from exporter.sources.session import SLOW
-from exporter.values import NOT_SUPPORTED, SENTINEL, Absent, Fields, Value
+from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
@@ -61,6 +61,21 @@ def _joules(metric: Callable[[str], object]) -> Value:
     return joules
 
 
+def _cap(info: object) -> Value:
+    """The cap from AMD SMI; version 6.1 keeps nine digits, so a tenth of 1000 W and more.
+
+    What may have been cut so is left to the file.
+    """
+    cap, highest = (
+        watts(item(info, key), scale=MICROWATT) for key in ("power_cap", "max_power_cap")
+    )
+    if isinstance(cap, (Absent, str)) or isinstance(highest, (Absent, str)):
+        return cap
+    if 100 <= cap < 500 and highest >= 1000:
+        return Absent(IMPLAUSIBLE, f"power_cap: {cap} W, perhaps cut to nine digits")
+    return cap
+
+
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     """From gpu_metrics, and the cap from its own call (microwatts)."""
     power, limit = _of_socket(
@@ -68,9 +83,7 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
             watts(gpu.metric("current_socket_power")),
             watts(gpu.metric("average_socket_power")),
         ),
-        watts(
-            item(gpu.call("amdsmi_get_power_cap_info", every=SLOW), "power_cap"), scale=MICROWATT
-        ),
+        _cap(gpu.call("amdsmi_get_power_cap_info", every=SLOW)),
     )
     return {"watts": power, "limit_watts": limit, "joules": _joules(gpu.metric)}
 

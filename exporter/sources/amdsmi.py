@@ -27,6 +27,7 @@ from exporter.values import (
 
 _REASONS = {2: NOT_SUPPORTED, 3: NOT_SUPPORTED, 10: NOT_PERMITTED, 30: BUSY}
 DRIVER_NOT_LOADED = 34
+_OWN_TABLE = "amdsmi_get_gpu_partition_metrics_info"
 _CLOCKS = (
     "system_clock_counter",
     "firmware_timestamp",
@@ -227,10 +228,28 @@ class AmdSmiSession:
     def gpu_metrics(self, address: str) -> object:
         """The table of this poll, read at most once per poll, or why there is none."""
         if address not in self._tables:
-            primary = self._sockets[address][0]
-            table = primary.call("amdsmi_get_gpu_metrics_info")
-            self._tables[address] = self._judge.judge(address, table, self.memo.now)
+            views = self._sockets[address]
+            table = views[0].call("amdsmi_get_gpu_metrics_info")
+            table = self._judge.judge(address, table, self.memo.now)
+            self._tables[address] = self._with_own_rows(views, table)
         return self._tables[address]
+
+    def _with_own_rows(self, views: Sequence[AmdSmiGpu], table: object) -> object:
+        """The table with each partition's row of `xcp_stats.*` from the partition's own table.
+
+        AMD SMI 10.1 takes the rows of table 1.8 for 16 bytes longer than they are, since its own
+        have one field more (`temperature_xcd`): what it gives for all but the first is false.
+        """
+        revision = item(table, "common_header.content_revision")
+        if not isinstance(table, Mapping) or revision != 8 or not hasattr(self.api, _OWN_TABLE):
+            return table
+        own = [view.call(_OWN_TABLE) for view in views[1:]]
+        return {
+            key: [value[0], *(item(other, key, 0) for other in own)]
+            if key.startswith("xcp_stats.") and isinstance(value, list) and value
+            else value
+            for key, value in table.items()
+        }
 
     def node(self) -> Mapping[str, Value]:
         return {**self._versions, "devices_amdsmi": len(self._sockets)}
