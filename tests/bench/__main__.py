@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.bench.measure import DAEMON, Exporter, Naive, opens_of_metrics, samples
 from tests.bench.phases import Phases
 from tests.bench.scrape import Scrapes, scrape
-from tests.kernel.node import Node
+from tests.kernel.node import Node, scratch
 
 MODEL = "MI300X"
 GPUS = 8
@@ -217,7 +217,7 @@ def phases(node: Node, effort: Effort) -> Iterator[str]:
     """Where the time of a poll goes, by process and part; a profile makes everything slower."""
     with tempfile.TemporaryDirectory() as notes, Exporter(node, notes=Path(notes)) as exporter:
         polls = effort.warm + effort.polls
-        exporter.poll(polls)
+        exporter.poll(polls - 1)  # the first was the daemon's own, at its start
         for process in sorted(exporter.processes(), key=lambda name: (name != DAEMON, name)):
             found = Phases(Path(notes, process))
             whole = sum(found.seconds.values())
@@ -230,8 +230,8 @@ def phases(node: Node, effort: Effort) -> Iterator[str]:
 
 def bench(partitions: int, effort: Effort) -> Iterator[str]:
     """All figures of one node, line by line."""
-    with tempfile.TemporaryDirectory() as folder:
-        node = Node.create(Path(folder), MODEL, GPUS, partitions=partitions)
+    with scratch() as tree:
+        node = Node.create(tree, MODEL, GPUS, partitions=partitions)
         with Exporter(node) as exporter:
             exporter.poll(effort.warm)
             with Naive(node) as naive:

@@ -59,12 +59,11 @@ class Exporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._popen.stdin is not None
-        self._popen.stdin.close()
         try:
-            self._popen.wait(TIMEOUT)
+            self._popen.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             self._popen.kill()
+            self._popen.communicate()
 
     def _answer(self) -> Any:
         assert self._popen.stdout is not None
