@@ -50,7 +50,7 @@ COLLECTOR = Collector(
             lambda p: p.accumulated,
         ),
         Metric(
-            "amdgpu_pcie_traffic_raw",
+            "amdgpu_pcie_traffic_instant_raw",
             "gauge",
             "PCIe traffic of the moment, as reported (gpu_metrics pcie_bandwidth_inst).",
             lambda p: p.instantaneous,
