@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.golden.page import Case, Page, read
 
 NO_PAGE = "no golden page"
-_pages: dict[Case, Page] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,13 +42,14 @@ def regenerate(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--regenerate-golden", default=False))
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Callable[[Case], Page]:
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Page]:
     """Reads the page of a case, once for all tests."""
+    pages: dict[Case, Page] = {}
 
     def get(case: Case) -> Page:
-        if case not in _pages:
-            _pages[case] = read(case, tmp_path)
-        return _pages[case]
+        if case not in pages:
+            pages[case] = read(case, tmp_path_factory.mktemp("node"))
+        return pages[case]
 
     return get

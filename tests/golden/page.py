@@ -104,6 +104,12 @@ class Page:
     snapshot: Snapshot
     told: Told
 
+    @property
+    def open_metrics(self) -> str:
+        """The same page as OpenMetrics."""
+        collectors = [BY_NAME[name] for name in self.snapshot.collectors]
+        return render(self.snapshot, collectors, "application/openmetrics-text; version=1.0.0")
+
     def samples(self) -> list[tuple[str, dict[str, str], float]]:
         """Name, labels and value of all samples, in their order."""
         return samples(self.text)
@@ -176,16 +182,16 @@ def two_polls(
         supervisor.stop()
 
 
-def render(snapshot: Snapshot, collectors: Sequence[Any]) -> str:
-    """The page in the text format, without durations and versions of this machine."""
-    seconds = {name: 0.001 * (n + 1) for n, name in enumerate(snapshot.collectors)}
+def render(snapshot: Snapshot, collectors: Sequence[Any], accept: str = "") -> str:
+    """The page, in the text format unless asked otherwise, as it would be on any machine."""
     collected = {
-        name: replace(health, seconds=seconds[name]) for name, health in snapshot.collectors.items()
+        name: replace(health, seconds=0.001 * (number + 1))
+        for number, (name, health) in enumerate(snapshot.collectors.items())
     }
     snapshot = replace(snapshot, collectors=collected)
     status = Status(reload_successful=True, reload_timestamp=START)
     page = MetricsPage(snapshot, collectors, lambda: status, process=False)
-    text = page.render()[1].decode()
+    text = page.render(accept)[1].decode()
     own = f'python_version="{platform.python_version()}",version="{__version__}"'
     assert text.count(own) == 1
     return text.replace(own, 'python_version="PYTHON",version="EXPORTER"')

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics_families,
+)
 
 from exporter.collectors import COLLECTORS
 from exporter.exposition.families import NODE_METRICS
@@ -20,6 +23,16 @@ OWN = "amdgpu_exporter_"
 ON_NO_PAGE = {"amdgpu_bad_page_threshold"}
 """Families that no simulated node gives: they have no trace."""
 
+ALIKE = {
+    "amdgpu_up", "amdgpu_suspended", "amdgpu_devices", "amdgpu_node_info", "amdgpu_info",
+    "amdgpu_firmware_devices", "amdgpu_partitions", "amdgpu_clock_max_hertz",
+    "amdgpu_vram_total_bytes", "amdgpu_vram_used_bytes",
+    "amdgpu_xgmi_link_up", "amdgpu_xgmi_link_max_bytes_per_second",
+    "amdgpu_pcie_link_transfers_per_second", "amdgpu_pcie_link_max_transfers_per_second",
+    "amdgpu_pcie_link_width_lanes", "amdgpu_pcie_link_max_width_lanes",
+}  # fmt: skip
+"""Families in which the GPUs of a model are alike, or differ between two values only."""
+MANIFOLD = [c for c in CASES if c.suite == "sid" and c.library == "amdsmi" and c.partitions == 1]
 each_case = pytest.mark.parametrize(
     "case", CASES, ids=[f"{c.library}-{c.suite}-{c.name}" for c in CASES]
 )
@@ -52,6 +65,28 @@ def test_no_number_stands_there_that_the_kernel_was_not_told(case: Case, page: R
         if not math.isclose(told, value, rel_tol=1e-12):
             wrong.append(f"{name}{labels} is {value}, but the kernel told {told}")
     assert [] == wrong
+
+
+@each_case
+def test_openmetrics_shows_the_same(case: Case, page: Read) -> None:
+    """A strict parser reads the page in the newer format and finds the same samples."""
+    found = [
+        (sample.name, dict(sample.labels), float(sample.value))
+        for family in open_metrics_families(page(case).open_metrics)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+    ]
+    assert page(case).samples() == found
+
+
+@pytest.mark.parametrize("case", MANIFOLD, ids=lambda case: case.name)
+def test_a_mix_up_would_show(case: Case, page: Read) -> None:
+    """The kernel is told another number for every series of a family, and never zero."""
+    told: dict[str, list[float]] = {name: [] for name in {*TRACES} - ALIKE}
+    for name, labels, value in page(case).samples():
+        if name in told and not labels.get("limit", "").startswith("configured"):
+            told[name].append(value)
+    assert [] == [name for name, values in told.items() if 0 in values]
+    assert [] == [name for name, values in told.items() if len(values) != len({*values})]
 
 
 def test_every_family_of_the_hardware_is_traced() -> None:

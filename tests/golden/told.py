@@ -27,6 +27,8 @@ RESIDENCIES = {
     "hbm_thermal": "hbm_thm_residency_acc",
 }
 HWMON = {"edge": 1, "junction": 2, "memory": 3}
+SENSORS = {"edge": (41, 60, 110), "junction": (61, 80, 120), "memory": (71, 90, 130)}
+"""Temperature of the first GPU, and its two limits."""
 PROCESSES = (4201, 4202)
 
 
@@ -64,7 +66,6 @@ def _mean(value: Value) -> int:
 def _table(node: Node, gpu: int) -> dict[str, Value]:
     """New values for the fields of gpu_metrics that the node has."""
     links = range(len(_list(node.state[gpu].get("xgmi_read_data_acc", ()))))
-    dies = range(node.model.xccs)
     fields: dict[str, Value] = {
         "temperature_hotspot": 61 + gpu,
         "temperature_mem": 71 + gpu,
@@ -96,15 +97,18 @@ def _table(node: Node, gpu: int) -> dict[str, Value]:
     }
     for name, base in (("gfxclk", 1_201), ("socclk", 501), ("vclk0", 601), ("dclk0", 701)):
         one = isinstance(node.state[gpu][f"current_{name}"], int)
-        count = dies if name == "gfxclk" else range(4)
+        count = range(node.model.xccs if name == "gfxclk" else 4)
         fields[f"current_{name}"] = base + gpu if one else [base + 10 * k + gpu for k in count]
+    flat: list[int] = []  # as version 1.9 has the dies, those of all partitions in one row
     for part in range(node.partitions):
-        fields[f"xcp{part}_gfx_busy_inst"] = [
-            11 + 5 * gpu + 7 * part + k for k in range(node.model.xccs // node.partitions)
-        ]
+        dies = range(node.model.xccs // node.partitions)
+        busy = [11 + 9 * gpu + 7 * part + k for k in dies]
+        fields[f"xcp{part}_gfx_busy_inst"] = busy
+        flat += busy
         fields[f"xcp{part}_vcn_busy"] = [
             2 + 3 * gpu + 4 * (k + part) for k in range(1 if node.partitions > 1 else 4)
         ]
+    fields["gfx_busy_inst"] = flat
     if "temperature_hbm" in node.state[gpu]:
         stacks = range(len(_list(node.state[gpu]["temperature_hbm"])))
         fields["temperature_hbm"] = [20 + 9 * k + gpu for k in stacks]
@@ -131,12 +135,12 @@ def tell(node: Node) -> Told:
         if not described.secondary:
             node.power(gpu, 201 + 11 * gpu)
             node.set(gpu, "hwmon/power1_cap", (node.model.power_cap_watts - 9 * gpu) * 10**6)
-        for sensor, degrees in (("junction", 61), ("memory", 71), ("edge", 41)):
+        for sensor, (degrees, critical, emergency) in SENSORS.items():
             if sensor != "edge" or node.model.edge_sensor:
                 channel = f"hwmon/temp{HWMON[sensor]}"
                 node.set(gpu, f"{channel}_input", (degrees + gpu) * 1000)
-                node.set(gpu, f"{channel}_crit", (degrees + 20 + gpu) * 1000)
-                node.set(gpu, f"{channel}_emergency", (degrees + 31 + gpu) * 1000)
+                node.set(gpu, f"{channel}_crit", (critical + gpu) * 1000)
+                node.set(gpu, f"{channel}_emergency", (emergency + gpu) * 1000)
         if gpu == 2:  # its firmware tells no limits of the memory: zero
             node.set(gpu, "hwmon/temp3_crit", 0)
             node.set(gpu, "hwmon/temp3_emergency", 0)
@@ -213,7 +217,7 @@ def error_counts(gpu: int, block: int) -> dict[str, int]:
 
 def bad_pages(gpu: int, letter: str) -> int:
     """How many bad pages of a state there are."""
-    return {"R": 3, "P": 7, "F": 11}[letter] + gpu
+    return {"R": 3, "P": 13, "F": 23}[letter] + gpu
 
 
 def step(told: Told) -> None:

@@ -357,7 +357,7 @@ TRACES: Mapping[str, Trace] = {
     "amdgpu_xcc_activity_ratio": _xcc,
     "amdgpu_below_host_limit_ratio": _below_limit,
     "amdgpu_pcie_traffic_raw_total": _metric("pcie_bandwidth_acc"),
-    "amdgpu_pcie_traffic_raw": _metric("pcie_bandwidth_inst"),
+    "amdgpu_pcie_traffic_instant_raw": _metric("pcie_bandwidth_inst"),
 }
 """Family to what its series must show."""
 
