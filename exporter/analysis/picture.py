@@ -171,7 +171,7 @@ class Picture:
         """Why a device does not answer; empty if it does."""
         answered = False
         for report in reports:
-            if report.up and address in report.unanswered:
+            if address in report.unanswered:
                 return report.unanswered[address].detail
             if address in report.answers:
                 answered = True

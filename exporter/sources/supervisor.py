@@ -134,7 +134,8 @@ class SourceReport:
         node: versions and counts.
         devices: PCI address to the source's own index, as last listed.
         answers: by PCI address.
-        unanswered: PCI address to why the source has no answer of a device it lists.
+        unanswered: PCI address to why the source has no answer of a device it lists; while it is
+            not up, those alone that it leaves out.
         restarts: by reason, since the daemon started.
         usage: of the worker; None if there is none.
         abandoned: processes that could not be killed and still exist.
@@ -535,11 +536,12 @@ class Source:
         up = self._worker is not None and self._worker.open and bool(cycle.asked or cycle.answers)
         usage = self._measure()
         unanswered: dict[str, Absent] = {}
-        for address in [] if self.paused else sorted(self._devices.keys() - cycle.answers.keys()):
+        for address in sorted(self._devices.keys() - cycle.answers.keys()):
             suspect = self._suspects.get(address)
             held = suspect is not None and suspect.held
-            why = suspect.why if suspect and held else self._reason or "it was not reached in time"
-            unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {why}")
+            if held or up:
+                why = suspect.why if suspect and held else "it was not reached in time"
+                unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {why}")
         down = not up and not self.paused
         return SourceReport(
             name=self.name,
@@ -550,7 +552,7 @@ class Source:
             node=self._node,
             devices=self._devices,
             answers=cycle.answers,
-            unanswered=unanswered,
+            unanswered={} if self.paused else unanswered,
             restarts=dict(self._restarts),
             usage=usage,
             abandoned=len(self._abandoned()),
