@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from exporter.analysis.assembly import Assembled, Assembly
@@ -21,6 +21,7 @@ from exporter.values import (
     NOT_PERMITTED,
     SENTINEL,
     STALE,
+    Absent,
 )
 
 REJECTIONS = (SENTINEL, IMPLAUSIBLE, STALE, BUSY, ERROR, NOT_PERMITTED, NO_ANSWER)
@@ -181,19 +182,27 @@ class Picture:
             if any(address in report.devices for report in reports):
                 return "no source reached it"
             return "it is no longer listed by any source"
-        judged = self._names - _STANDING_STILL or self._names
-        if any(assembled.values.keys() & judged for assembled in found):
+        vital = {(c.name, name) for c in self.collectors for name in c.vital}
+        if any(place[:2] in vital for assembled in found for place in assembled.origins):
             return ""
-        return "every reading failed" + _first_failure(found)
+        failure = next(_failures(found, vital), None)
+        judged = self._names - _STANDING_STILL or self._names
+        if failure is None and any(assembled.values.keys() & judged for assembled in found):
+            return ""
+        failure = failure or next(_failures(found), None)
+        return "every reading failed" + (f", the first: {failure.detail}" if failure else "")
 
 
-def _first_failure(found: Sequence[Assembled]) -> str:
+def _failures(
+    found: Sequence[Assembled], only: Set[tuple[str, str]] | None = None
+) -> Iterator[Absent]:
     for assembled in found:
-        for by_source in assembled.absences.values():
+        for place, by_source in assembled.absences.items():
             for absent in by_source.values():
-                if absent.reason in (ERROR, STALE, BUSY, NOT_PERMITTED):
-                    return f", the first: {absent.detail}"
-    return ""
+                if absent.reason in (ERROR, STALE, BUSY, NOT_PERMITTED) and (
+                    only is None or place[:2] in only
+                ):
+                    yield absent
 
 
 def _partition_order(key: DeviceKey) -> tuple[int, str]:

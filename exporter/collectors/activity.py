@@ -104,6 +104,7 @@ COLLECTOR = Collector(
         Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),
+    vital=("gfx", "memory"),
     metrics=(
         Metric(
             "amdgpu_gfx_activity_ratio",

@@ -129,6 +129,8 @@ class Collector(Generic[R]):
         node_metrics: what is served once for the node.
         counters: fields that accumulate; they keep to one source, since two sources may count
             from different moments.
+        vital: fields that a device which answers gives anew at every poll. Others may be
+            remembered, or kept by the driver of a device that is long gone.
         why_absent: field to the sentence that the support report shows where no source gives it,
             for what lies in a generation of hardware and no error message tells.
         default: on without being asked for.
@@ -142,5 +144,6 @@ class Collector(Generic[R]):
     derived: tuple[Derivation, ...] = ()
     node_metrics: tuple[NodeMetric[R], ...] = ()
     counters: tuple[str, ...] = ()
+    vital: tuple[str, ...] = ()
     why_absent: Mapping[str, str] = field(default_factory=dict)
     default: bool = True

@@ -114,6 +114,7 @@ COLLECTOR = Collector(
         Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),
+    vital=("current",),
     metrics=(
         Metric(
             "amdgpu_clock_hertz",

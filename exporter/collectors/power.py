@@ -126,6 +126,7 @@ COLLECTOR = Collector(
         Reader("sysfs", read_sysfs),
     ),
     counters=("joules",),
+    vital=("watts",),
     metrics=(
         Metric(
             "amdgpu_power_watts",

@@ -140,6 +140,7 @@ COLLECTOR = Collector(
         Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),
+    vital=("sensors",),
     metrics=(
         Metric(
             "amdgpu_temperature_celsius",
