@@ -58,6 +58,7 @@ def domain(
     name: str = "domain",
     metrics: tuple[Metric[Reading], ...] = (),
     node_metrics: tuple[NodeMetric[Reading], ...] = (),
+    vital: tuple[str, ...] = (),
 ) -> Collector[Any]:
     """A collector of that domain: reader 0 is of the first source, and so on."""
     return Collector(
@@ -69,6 +70,7 @@ def domain(
         derived=derived,
         node_metrics=node_metrics,
         counters=("count", "counts", "ticks"),
+        vital=vital,
     )
 
 

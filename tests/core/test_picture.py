@@ -1,9 +1,11 @@
 """The picture of a poll: which devices there are, whether they are up, and what is counted."""
 
+from dataclasses import fields
 from pathlib import Path
 
 from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import REJECTIONS
+from exporter.collectors import COLLECTORS
 from exporter.collectors.base import Integral, Rate
 from exporter.snapshot import CollectorHealth
 from exporter.values import (
@@ -90,7 +92,7 @@ def test_a_device_that_hangs_is_down() -> None:
 
 def test_a_source_that_is_down_does_not_take_a_device_with_it() -> None:
     """While another answers for the device it is up."""
-    down = report("amdsmi", devices=[ADDRESS], up=False, unanswered={ADDRESS: "x"}, reason="x")
+    down = report("amdsmi", devices=[ADDRESS], up=False, reason="x")
     taken = Polls(domain()).take(down, one("sysfs", {"domain/2": {"level": 2.0}}))
 
     assert [(0, ADDRESS, True, "")] == states(taken)
@@ -115,6 +117,36 @@ def test_a_device_whose_every_reading_fails_is_down() -> None:
     nothing = one("amdsmi", {READER: {"level": Absent(NOT_SUPPORTED, "never")}})
 
     assert [(0, ADDRESS, False, "every reading failed")] == states(Polls(domain()).take(nothing))
+
+
+def test_what_is_remembered_is_no_sign_of_life() -> None:
+    """A device that fell off the bus: its driver still knows its memory, its sensors fail."""
+    polls = Polls(domain(vital=("level", "levels")))
+    failed = Absent(ERROR, "EIO")
+    lost: dict[str, FieldValue] = {"level": failed, "levels": {"a": failed}, "ticks": 1.0}
+    signs: tuple[dict[str, FieldValue], ...] = ({"level": 1.0}, {"levels": {"a": failed, "b": 1.0}})
+
+    assert [(0, ADDRESS, False, "every reading failed, the first: EIO")] == states(
+        polls.take(one("amdsmi", {READER: lost}))
+    )
+    for sign in signs:
+        assert polls.take(one("amdsmi", {READER: {**lost, **sign}})).devices[0].up
+
+
+def test_a_device_without_sensors() -> None:
+    """Where vital values don't exist, rather than fail, the others are signs of life."""
+    told: dict[str, FieldValue] = {"level": Absent(NOT_SUPPORTED), "ticks": 1.0}
+
+    assert Polls(domain(vital=("level",))).take(one("amdsmi", {READER: told})).devices[0].up
+
+
+def test_the_vital_signs_are_fields() -> None:
+    """Of the collectors that every device has by default."""
+    vital = {(c.name, name) for c in COLLECTORS for name in c.vital}
+
+    assert {"temperature", "power", "clocks", "activity"} == {name for name, _ in vital}
+    for collector in COLLECTORS:
+        assert {f.name for f in fields(collector.reading)} >= set(collector.vital)
 
 
 def test_only_remembered_collectors() -> None:
