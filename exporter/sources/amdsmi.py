@@ -34,6 +34,8 @@ _CLOCKS = (
     "accumulation_counter",
     "energy_accumulator",
 )
+_ENERGY = _CLOCKS.index("energy_accumulator")
+"""The one that may well be zero: on a secondary die."""
 STANDSTILL = 0.9
 """Seconds after which the clocks in gpu_metrics must have moved; the driver caches for 1 ms."""
 
@@ -51,9 +53,9 @@ class GpuMetrics:
     """The tables gpu_metrics of all devices, each judged once per poll.
 
     A library may report success and hand out what it read long ago; then the clocks inside the
-    table stand still. It may hand out zeros; then the clocks are zero. And where it has one table
-    for all devices (AMD SMI 6.1, ROCm SMI from 6.0 on) and can't read that of one device, it hands
-    out the one that it read last, of whatever device.
+    table stand still. It may hand out zeros for all of the table or for its end; then clocks are
+    zero. And where it has one table for all devices (AMD SMI 6.1, ROCm SMI from 6.0 on) and can't
+    read that of one device, it hands out the one that it read last, of whatever device.
     """
 
     def __init__(self) -> None:
@@ -61,8 +63,10 @@ class GpuMetrics:
 
     def judge(self, address: str, table: object, now: float) -> object:
         """The table itself, or an `Absent` in its place."""
+        before = self._read.get(address)
         if isinstance(table, Absent):
-            return table
+            lost = before is not None and table.reason == NOT_SUPPORTED
+            return Absent(ERROR, f"{table.detail}, which it was before") if lost else table
         clocks = tuple(counter(item(table, key), bits=64) for key in _CLOCKS)
         running = [value for value in clocks if not isinstance(value, Absent)]
         if running and not any(running):
@@ -72,7 +76,10 @@ class GpuMetrics:
         for other, read in self._read.items():
             if other != address and read.clocks == clocks and read.table == table:
                 return Absent(STALE, f"gpu_metrics: the library handed out that of {other}")
-        before = self._read.get(address)
+        if before is not None and any(
+            old and not new for old, new in zip(before.clocks[:_ENERGY], clocks, strict=False)
+        ):
+            return Absent(IMPLAUSIBLE, "gpu_metrics: a clock in it fell to zero")
         if before is None or before.clocks != clocks:
             self._read[address] = _Read(table, clocks, now)
         elif now - before.moved_at >= STANDSTILL:
