@@ -45,7 +45,7 @@ class _Read:
     """What was last read of a device: its table, the clocks in it, and when they last moved."""
 
     table: object
-    clocks: tuple[object, ...]
+    clocks: tuple[int | float | Absent, ...]
     moved_at: float
 
 
@@ -77,7 +77,8 @@ class GpuMetrics:
             if other != address and read.clocks == clocks and read.table == table:
                 return Absent(STALE, f"gpu_metrics: the library handed out that of {other}")
         if before is not None and any(
-            old and not new for old, new in zip(before.clocks[:_ENERGY], clocks, strict=False)
+            new == 0 and not isinstance(old, Absent) and old > 0
+            for old, new in zip(before.clocks[:_ENERGY], clocks, strict=False)
         ):
             return Absent(IMPLAUSIBLE, "gpu_metrics: a clock in it fell to zero")
         if before is None or before.clocks != clocks:
