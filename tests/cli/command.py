@@ -158,7 +158,7 @@ def serving(
     wait: bool = True,
     changes: Mapping[str, str] | None = None,
 ) -> Iterator[Serving]:
-    """A daemon on free ports while the block runs; it is killed if it has not ended by itself.
+    """A daemon on free ports while the block runs; then it is told to end.
 
     Args:
         directory: where its log goes.
@@ -185,9 +185,11 @@ def serving(
             daemon.ready()
         yield daemon
     finally:
-        if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        finally:
             process.kill()
-        process.wait(PATIENCE)
 
 
 def gone(processes: Sequence[psutil.Process]) -> bool:

@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from exporter.collectors import BY_NAME
 from exporter.sources.amdsmi import AmdSmiGpu, AmdSmiSession
 from exporter.sources.sysfs import AMDGPU_DRIVER, KFD, PCI_DEVICES, SysfsGpu, SysfsSession
 from exporter.values import Absent, FieldValue, Value
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For properties: the machine may be busy."""
 
 ADDRESS = "0000:05:00.0"
 OTHER = "0000:19:00.0"

@@ -10,7 +10,7 @@ from exporter.sources.session import DeviceKey
 from exporter.sources.supervisor import SourceReport
 from exporter.values import NOT_SUPPORTED, REASONS, SENTINEL, Absent, FieldValue
 
-from .nodes import ADDRESS, OTHER
+from .nodes import ADDRESS, OTHER, PATIENT
 from .polls import answer, domain, one, report
 
 WHOLE = DeviceKey(ADDRESS)
@@ -79,6 +79,7 @@ answers = st.sampled_from([1.0, 2.0, NONE, Absent(SENTINEL)])
 fields = st.fixed_dictionaries({}, optional={"level": answers, "ticks": answers, "clock": answers})
 
 
+@PATIENT
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(SOURCES, fields)))
 def test_every_value_has_an_origin(readings: dict[str, dict[str, FieldValue]]) -> None:
     """A value has the first source that gives one as origin; a field without one has reasons."""

@@ -11,7 +11,7 @@ from exporter.analysis.derive import GAP, Derive
 from exporter.collectors.base import Collector, Integral, Rate, Setting, Share
 from exporter.sources.session import DeviceKey
 
-from .nodes import ADDRESS, OTHER
+from .nodes import ADDRESS, OTHER, PATIENT
 from .polls import Reading, domain
 
 KEY = DeviceKey(ADDRESS)
@@ -175,6 +175,7 @@ counts = st.none() | st.integers(0, 1 << 64)
 levels = st.none() | st.floats(0.0, 1e6)
 
 
+@PATIENT
 @given(st.lists(st.tuples(steps, counts, counts, counts, levels), max_size=30))
 def test_laws(polls: Sequence[tuple[float, Any, Any, Any, Any]]) -> None:
     """Whatever is read: rates are not negative, shares within 0 and 1, sums never decrease."""
@@ -206,6 +207,7 @@ def test_laws(polls: Sequence[tuple[float, Any, Any, Any, Any]]) -> None:
         resets = derive.resets["domain"]
 
 
+@PATIENT
 @given(st.lists(st.integers(0, 1 << 48), min_size=2, max_size=20))
 def test_a_rate_is_the_change_over_time(growth: list[int]) -> None:
     """The rates of all polls, each times its interval, add up to the counter's growth."""

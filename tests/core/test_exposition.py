@@ -243,7 +243,7 @@ def test_rendered_once_per_poll() -> None:
         asked.append(1)
         return STATUS
 
-    shown = MetricsPage(BOTH, (DOMAIN, OTHER_DOMAIN), status)
+    shown = MetricsPage(BOTH, (DOMAIN, OTHER_DOMAIN), status, process=False)
     variants: list[dict[str, Any]] = [
         {},
         {"accept": OPENMETRICS},

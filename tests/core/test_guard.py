@@ -29,7 +29,7 @@ from exporter.values import (
     Absent,
 )
 
-from .nodes import reason
+from .nodes import PATIENT, reason
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -134,6 +134,7 @@ def test_an_absence_is_passed_on() -> None:
     assert gone == limit_celsius(gone)
 
 
+@PATIENT
 @given(anything, st.floats(1e-9, 1e9))
 def test_number_is_a_finite_number_or_a_reason(raw: object, scale: float) -> None:
     """Whatever a vendor answers, nothing else comes out, and nothing is raised."""
@@ -145,6 +146,7 @@ def test_number_is_a_finite_number_or_a_reason(raw: object, scale: float) -> Non
             assert math.isfinite(value)
 
 
+@PATIENT
 @given(st.floats(allow_nan=True) | st.integers(), st.floats(-100, 0), st.floats(0, 100))
 def test_number_stays_in_its_range(raw: float, low: float, high: float) -> None:
     """A value is within the range that was asked for."""
@@ -153,6 +155,7 @@ def test_number_stays_in_its_range(raw: float, low: float, high: float) -> None:
     assert isinstance(value, Absent) or low <= value <= high
 
 
+@PATIENT
 @given(anything)
 def test_text_is_printable_and_short(raw: object) -> None:
     """A name can stand as a label: printable, at most 128 characters, trimmed, never empty."""
@@ -190,6 +193,7 @@ def test_item_takes_no_step_for_granted() -> None:
     assert SENTINEL == reason(item(answer, "n", "b", "c"))
 
 
+@PATIENT
 @given(anything, st.lists(st.text() | st.integers(0, 5), max_size=4))
 def test_item_raises_nothing(raw: object, path: list[str | int]) -> None:
     """However hostile the shape, there is an answer."""
@@ -219,6 +223,7 @@ def test_mean_leaves_out_what_the_device_lacks() -> None:
     assert NOT_SUPPORTED == reason(mean(convert=percent))
 
 
+@PATIENT
 @given(st.lists(st.integers(0, 100) | st.sampled_from([0xFFFF, 400, "N/A", None]), min_size=1))
 def test_mean_lies_between_its_entries(raws: list[object]) -> None:
     """It is never below the smallest nor above the largest that counts."""

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from exporter.analysis.numbering import FILE, Numbering, StateError
 
+from .nodes import PATIENT
+
 A, B, C, D = (f"0000:{bus:02x}:00.0" for bus in (5, 0x19, 0x2D, 0x41))
 
 
@@ -50,6 +52,7 @@ listings = st.lists(
 )
 
 
+@PATIENT
 @given(listings)
 def test_numbers_are_never_given_twice(polls: list[list[int]]) -> None:
     """However devices come, go and change places: one number each, for good."""
@@ -170,6 +173,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, text: str) -> None:
     assert (tmp_path / "devices.damaged").exists()
 
 
+@PATIENT
 @given(st.binary(max_size=60))
 def test_no_file_ends_the_daemon(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """Whatever the file holds, it is read, or refused with a message."""

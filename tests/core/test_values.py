@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from exporter.values import FAULTS, REASONS, Absent, FieldValue, from_wire, to_wire
 
+from .nodes import PATIENT
+
 absent = st.builds(Absent, st.sampled_from(REASONS), st.text())
 values = (
     st.integers(-(1 << 64), 1 << 64)
@@ -17,6 +19,7 @@ values = (
 )
 
 
+@PATIENT
 @given(values | st.dictionaries(st.text(), values))
 def test_round_trip(value: FieldValue) -> None:
     """What goes into the pipe as JSON comes out of it unchanged."""
