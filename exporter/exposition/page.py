@@ -40,7 +40,7 @@ class MetricsPage:
 
     Args:
         snapshot, collectors: what is shown.
-        status: asked at every rendering.
+        status: asked at every request; a reload is shown at once, the rest with the next poll.
         process: whether the page carries the daemon's own process_* families.
     """
 
@@ -78,10 +78,12 @@ class MetricsPage:
         """
         chosen = self._choose(collect, exclude)
         encode, content_type = choose_encoder(accept)
-        key = (content_type, compress, tuple(c.name for c in chosen))
+        status = self._status()
+        reload = (status.reload_successful, status.reload_timestamp)
+        key = (content_type, compress, tuple(c.name for c in chosen), reload)
         body = self._kept.get(key)
         if body is None:
-            body = encode(_registry(self._families(chosen)))
+            body = encode(_registry(self._families(chosen, status)))
             if compress:
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
             if len(self._kept) < KEPT:
@@ -103,8 +105,8 @@ class MetricsPage:
             if (not collect or c.name in collect) and c.name not in exclude
         )
 
-    def _families(self, chosen: Sequence[Collector[Any]]) -> Iterator[Family]:
-        for family in families(self._snapshot, self._status(), chosen):
+    def _families(self, chosen: Sequence[Collector[Any]], status: Status) -> Iterator[Family]:
+        for family in families(self._snapshot, status, chosen):
             if family.samples:
                 yield family
         if self._process:

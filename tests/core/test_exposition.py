@@ -237,13 +237,7 @@ def test_filters_that_make_no_sense(filters: dict[str, Any], message: str) -> No
 
 def test_rendered_once_per_poll() -> None:
     """The same request gets the same bytes without any work; the formats are kept apart."""
-    asked: list[int] = []
-
-    def status() -> Status:
-        asked.append(1)
-        return STATUS
-
-    shown = MetricsPage(BOTH, (DOMAIN, OTHER_DOMAIN), status, process=False)
+    shown = page(BOTH, DOMAIN, OTHER_DOMAIN)
     variants: list[dict[str, Any]] = [
         {},
         {"accept": OPENMETRICS},
@@ -251,27 +245,31 @@ def test_rendered_once_per_poll() -> None:
         {"collect": ("other",)},
     ]
     first = [shown.render(**variant)[1] for variant in variants]
+    again = [shown.render(**variant)[1] for variant in variants]
 
-    assert first == [shown.render(**variant)[1] for variant in variants]
-    assert len(variants) == len(asked) == len(set(first))
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    assert len(variants) == len(set(first))
     assert first[0] == gzip.decompress(first[2])
+
+
+def test_a_reload_is_shown_at_once() -> None:
+    """It does not wait for the next poll; other counts do, since they change with every request."""
+    told = [STATUS, Status(True, 1.5, 9), Status(False, 1.5, 9)]
+    shown = MetricsPage(BOTH, (DOMAIN,), lambda: told.pop(0), process=False)
+    first, second, third = (shown.render()[1] for _ in range(3))
+
+    assert first is second
+    assert b"config_last_reload_successful 1.0" in first
+    assert b"config_last_reload_successful 0.0" in third
 
 
 def test_the_cache_is_bounded() -> None:
     """However many filters clients think of."""
     names = [f"c{n}" for n in range(KEPT + 8)]
-    asked: list[int] = []
+    shown = page(snapshot(), *(domain(name=name) for name in names))
+    first, again = ([shown.render(collect=(name,))[1] for name in names] for _ in range(2))
 
-    def status() -> Status:
-        asked.append(1)
-        return STATUS
-
-    shown = MetricsPage(snapshot(), [domain(name=name) for name in names], status, process=False)
-    for _ in range(2):
-        for name in names:
-            shown.render(collect=(name,))
-
-    assert len(names) + 8 == len(asked)
+    assert KEPT == sum(one is other for one, other in zip(first, again, strict=True))
 
 
 def test_names_and_kinds_of_all_metrics() -> None:
