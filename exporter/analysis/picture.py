@@ -36,8 +36,8 @@ NODE_TEXTS = (
 )
 """The labels of amdgpu_node_info."""
 VIEWS = ("pci", "drm", "kfd", "amdsmi", "rocm_smi")
-_STANDING_STILL = frozenset({"identity", "firmware", "partition"})
-"""Collectors whose values are remembered, and so don't show that a device answers."""
+_STANDING_STILL = frozenset({"identity", "firmware", "partition", "processes"})
+"""Collectors that don't show that a device answers: their values are remembered, or not its own."""
 
 
 class Picture:

@@ -16,8 +16,14 @@ R = TypeVar("R")
 
 SourceName = Literal["amdsmi", "rocm_smi", "sysfs"]
 
-Samples = Scalar | None | Mapping[str, Scalar] | Mapping[tuple[str, str], Scalar]
-"""One sample, none, or one per label value (a pair where a metric has two labels)."""
+Samples = (
+    Scalar
+    | None
+    | Mapping[str, Scalar]
+    | Mapping[tuple[str, str], Scalar]
+    | Mapping[tuple[str, ...], Scalar]
+)
+"""One sample, none, or one per label value (a tuple where a metric has several labels)."""
 
 
 @dataclass(frozen=True, slots=True)

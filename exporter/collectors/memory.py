@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING
 from exporter.collectors.base import Collector, Metric, Reader
 from exporter.sources.guard import MEBIBYTE, first, item, number
 from exporter.sources.session import STATIC
-from exporter.values import NOT_PERMITTED, NOT_SUPPORTED, Absent, Fields, Value
+from exporter.values import Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
     from exporter.sources.rocm_smi import RocmSmiGpu
     from exporter.sources.sysfs import SysfsGpu
-
-_KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,11 @@ def read_sysfs_partition(gpu: SysfsGpu) -> Fields:
     if gpu.partition != "shared":
         node = gpu.nodes[int(gpu.partition)]
         total = number(node.memory_bytes, low=1)
-        return {"total": total, "used": _at_most(_held(gpu, node.gpu_id), total)}
+        return {"total": total, "used": _at_most(gpu.owners.held(node.gpu_id), total)}
     total = number(gpu.text("mem_info_vram_total", STATIC), low=1)
     used = number(gpu.text("mem_info_vram_used"))
     for node in gpu.nodes:
-        held = _held(gpu, node.gpu_id)
+        held = gpu.owners.held(node.gpu_id)
         if isinstance(held, Absent):
             used = held
         if not isinstance(used, Absent) and not isinstance(held, (Absent, str)):
@@ -90,28 +88,6 @@ def read_sysfs_partition(gpu: SysfsGpu) -> Fields:
     if total != 0:  # nothing lies outside the partitions' banks: no series, rather than a 0
         shared["total"] = number(total)
     return shared
-
-
-def _held(gpu: SysfsGpu, gpu_id: int) -> Value:
-    """What the compute processes hold of one KFD device; read once per poll."""
-    return gpu.once(("held", gpu_id), lambda: _sum_held(gpu, gpu_id))
-
-
-def _sum_held(gpu: SysfsGpu, gpu_id: int) -> Value:
-    if isinstance(gpu.node_text("/sys/class/kfd/kfd/topology/generation_id"), Absent):
-        return Absent(NOT_SUPPORTED, f"{_KFD_PROCESSES}: no KFD")
-    held = 0
-    for process in gpu.node_names(_KFD_PROCESSES):
-        vram = gpu.node_text(f"{_KFD_PROCESSES}/{process}/vram_{gpu_id}")
-        if isinstance(vram, Absent):
-            if vram.reason == NOT_PERMITTED:
-                return vram
-            continue  # it ended meanwhile, or holds nothing here
-        amount = number(vram)
-        if isinstance(amount, Absent):
-            return amount
-        held += int(amount)
-    return held
 
 
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:

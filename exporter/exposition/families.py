@@ -243,7 +243,7 @@ def _add(family: Family, metric: Metric[Any], base: Mapping[str, str], reading: 
         family.add_sample(metric.name, dict(base), float(taken))
 
 
-def _mapping(taken: object) -> Mapping[str | tuple[str, str], Scalar]:
+def _mapping(taken: object) -> Mapping[str | tuple[str, ...], Scalar]:
     return taken if isinstance(taken, Mapping) else {}
 
 

@@ -167,6 +167,7 @@ class SimulatedFiles:
         yield "/sys/module/amdgpu/version", "simulated\n"
         yield "/sys/module/amdgpu/initstate", "live\n"
         yield "/opt/rocm/.info/version", "simulated\n"
+        yield "/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"
         yield "/proc/sys/kernel/osrelease", "6.8.0-simulated\n"
         yield "/proc/sys/kernel/random/boot_id", f"{self._node.boot_id}\n"
         yield f"{_DRIVER}/module/version", "simulated\n"

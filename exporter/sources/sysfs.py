@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.sources.files import Files, absent_for, read_text
 from exporter.sources.guard import text
-from exporter.sources.session import POLL, SLOW, STATIC, Memo
+from exporter.sources.owners import SHARED, Owners
+from exporter.sources.session import POLL, SLOW, STATIC, DeviceKey, Memo
 from exporter.values import NOT_SUPPORTED, Absent, Value
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -131,6 +132,7 @@ class SysfsGpu:
         partition: "0" … for a partition, "shared" for what belongs to none of them, else None.
         partitioned: whether the device is split into partitions.
         nodes: its KFD nodes, one per partition.
+        owners: who holds VRAM, on this device and on all others of the node.
     """
 
     def __init__(
@@ -140,14 +142,26 @@ class SysfsGpu:
         address: str,
         partition: str | None,
         nodes: tuple[KfdNode, ...],
+        owners: Owners,
     ) -> None:
         self.address = address
         self.partition = partition
         self.nodes = nodes
+        self.owners = owners
         self.partitioned = len(nodes) > 1
         self._files = files
         self._memo = memo
         self._base = f"{PCI_DEVICES}/{address}/"
+
+    @property
+    def key(self) -> DeviceKey:
+        """The device or partition, as `owners` knows it."""
+        return DeviceKey(self.address, self.partition)
+
+    @property
+    def shared(self) -> bool:
+        """Whether this is what belongs to none of the partitions."""
+        return self.partition == SHARED
 
     def text(self, path: str, every: float = POLL) -> str | Absent:
         """A file of the PCI device, such as `mem_info_vram_used`, or why it can't be read."""
@@ -163,14 +177,6 @@ class SysfsGpu:
     def names(self, path: str, every: float = SLOW) -> tuple[str, ...]:
         """The names in a directory of the PCI device; none where it does not exist."""
         return self._memo.get((self._base, path), every, lambda: self._list(self._base + path))
-
-    def node_names(self, path: str) -> tuple[str, ...]:
-        """The names in a directory anywhere, listed once per poll; none where there is none."""
-        return self._memo.get(("names", path), POLL, lambda: self._list(path))
-
-    def once(self, key: object, ask: Callable[[], Value]) -> Value:
-        """What `ask` answers, asked once per poll for all views of the node."""
-        return self._memo.get(key, POLL, ask)
 
     def target(self, path: str) -> str | Absent:
         """The PCI device that a path of this one leads to, its links followed; read once."""
@@ -213,15 +219,46 @@ class SysfsGpu:
 
 
 class SysfsSession:
-    """The kernel's files as a source; see `exporter.sources.session.Session`."""
+    """The kernel's files as a source; see `exporter.sources.session.Session`.
 
-    def __init__(self, files: Files) -> None:
+    Args:
+        own: the exporter's own processes.
+    """
+
+    def __init__(self, files: Files, own: Collection[int] = ()) -> None:
         self._files = files
         self._memo = Memo()
         self._addresses = bound_addresses(files)
         self._nodes = kfd_nodes(files)
         self._generation = self._kfd_generation()
         self._views: dict[tuple[str, bool], tuple[SysfsGpu, ...]] = {}
+        self._owners = self._make_owners(own)
+
+    def _make_owners(self, own: Collection[int]) -> Owners:
+        kfd: dict[int, DeviceKey] = {}
+        minors: dict[int, DeviceKey] = {}
+        for address in self._addresses:
+            nodes = self._nodes.get(address, ())
+            for number, node in enumerate(nodes):
+                key = DeviceKey(address, str(number) if len(nodes) > 1 else None)
+                kfd[node.gpu_id] = key
+                minors[node.properties.get("drm_render_minor", -1)] = key
+            try:
+                names = self._files.list(f"{PCI_DEVICES}/{address}/drm")
+            except OSError:
+                continue
+            for name in names:
+                if (minor := name.removeprefix("renderD")).isdigit():
+                    key = DeviceKey(address, SHARED if len(nodes) > 1 else None)
+                    minors.setdefault(int(minor), key)
+        return Owners(
+            self._files,
+            self._memo,
+            kfd=kfd,
+            minors=minors,
+            addresses={a: len(self._nodes.get(a, ())) > 1 for a in self._addresses},
+            own=own,
+        )
 
     def _kfd_generation(self) -> str | Absent:
         return read_text(self._files, f"{KFD}/topology/generation_id")
@@ -275,8 +312,9 @@ class SysfsSession:
             nodes = self._nodes.get(address, ())
             names: list[str | None] = [None]
             if per_partition and len(nodes) > 1:
-                names = [*(str(number) for number in range(len(nodes))), "shared"]
+                names = [*(str(number) for number in range(len(nodes))), SHARED]
             self._views[key] = tuple(
-                SysfsGpu(self._files, self._memo, address, name, nodes) for name in names
+                SysfsGpu(self._files, self._memo, address, name, nodes, self._owners)
+                for name in names
             )
         return self._views[key]

@@ -73,7 +73,9 @@ def _open_rocm_smi(_: str) -> Opened:
 def _open_sysfs(_: str) -> Opened:
     from exporter.sources.sysfs import SysfsSession
 
-    return Opened({"sysfs": SysfsSession(KernelFiles())}, time.monotonic)
+    return Opened(
+        {"sysfs": SysfsSession(KernelFiles(), own=(os.getpid(), os.getppid()))}, time.monotonic
+    )
 
 
 def _open_simulated(argument: str) -> Opened:

@@ -27,11 +27,12 @@ ALIKE = {
     "amdgpu_up", "amdgpu_suspended", "amdgpu_devices", "amdgpu_node_info", "amdgpu_info",
     "amdgpu_firmware_devices", "amdgpu_partitions", "amdgpu_clock_max_hertz",
     "amdgpu_vram_total_bytes", "amdgpu_vram_used_bytes",
+    "amdgpu_processes", "amdgpu_process_info", "amdgpu_process_state", "amdgpu_vram_zombie_bytes",
     "amdgpu_xgmi_link_up", "amdgpu_xgmi_link_max_bytes_per_second",
     "amdgpu_pcie_link_transfers_per_second", "amdgpu_pcie_link_max_transfers_per_second",
     "amdgpu_pcie_link_width_lanes", "amdgpu_pcie_link_max_width_lanes",
 }  # fmt: skip
-"""Families in which the GPUs of a model are alike, or differ between two values only."""
+"""Families in which the GPUs of a model are alike, or differ between two values only; states."""
 MANIFOLD = [c for c in CASES if c.suite == "sid" and c.library == "amdsmi" and c.partitions == 1]
 each_case = pytest.mark.parametrize(
     "case", CASES, ids=[f"{c.library}-{c.suite}-{c.name}" for c in CASES]

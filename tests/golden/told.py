@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tests.kernel import metrics as blob
 from tests.kernel.metrics import Value
@@ -29,7 +30,76 @@ RESIDENCIES = {
 HWMON = {"edge": 1, "junction": 2, "memory": 3}
 SENSORS = {"edge": (41, 60, 110), "junction": (61, 80, 120), "memory": (71, 90, 130)}
 """Temperature of the first GPU, and its two limits."""
-PROCESSES = (4201, 4202)
+CONTAINER = "5ca1ab1e" * 8
+
+
+@dataclass(frozen=True, slots=True)
+class ToldProcess:
+    """A process and the memory that it holds of one GPU.
+
+    Attributes:
+        place: it is on the GPU of this number, counted round; and, on partitioned ones, on the
+            partition of this number from the last.
+        kfd, drm: bytes that each of the two tells; None if it tells nothing of it.
+        cgroup, environment: as the kernel shows them.
+        labels: of the process, those that are not empty.
+        state: as the exporter calls it.
+    """
+
+    pid: int
+    place: int
+    kfd: int | None
+    drm: int | None
+    cgroup: str
+    environment: Mapping[str, str]
+    uid: int
+    labels: Mapping[str, str]
+    state: str = "running"
+
+    @property
+    def vram(self) -> int:
+        """What it holds in truth."""
+        return max(self.kfd or 0, self.drm or 0)
+
+
+PROCESSES = (
+    ToldProcess(
+        4201,
+        0,
+        3 * 512 * MIB + 4096,
+        3 * 512 * MIB,  # in whole KiB, and without what KFD allocates
+        "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0",
+        {"SLURM_JOB_ID": "999", "SECRET": "never shown"},
+        0,
+        {"command": "train", "user": "root", "job_id": "4711"},
+    ),
+    ToldProcess(
+        4202,
+        1,
+        4 * 512 * MIB + 4096,
+        5 * 512 * MIB + 8192,
+        f"0::/system.slice/docker-{CONTAINER}.scope",
+        {"PBS_JOBID": "17.server", "SECRET": "never shown"},
+        987654,  # has no name
+        {
+            "command": "serve (1)",
+            "user": "987654",
+            "container_id": CONTAINER,
+            "job_id": "17.server",
+        },
+    ),
+    ToldProcess(
+        4203,
+        0,
+        None,
+        96 * MIB,
+        "0::/user.slice/user-0.slice/session-3.scope",
+        {},
+        0,
+        {"command": "render", "user": "root"},
+    ),
+    ToldProcess(4204, 1, 64 * MIB, None, "", {}, 0, {}, "gone"),
+)
 
 
 class Told:
@@ -38,7 +108,8 @@ class Told:
     Attributes:
         node: with the files as they were at both polls.
         before, after: the fields of gpu_metrics at the first and the second poll.
-        held: bytes of VRAM that processes hold, by GPU and partition.
+        held: bytes of VRAM that compute processes hold as KFD tells, by GPU and partition.
+        processes: those that hold memory, by GPU and partition.
         replays_before: the file pcie_replay_count at the first poll.
     """
 
@@ -48,6 +119,7 @@ class Told:
         self.after: list[dict[str, Value]] = []
         self.replays_before: list[int] = []
         self.held: dict[tuple[int, int], int] = {}
+        self.processes: dict[tuple[int, int], list[ToldProcess]] = {}
 
     def gpu(self, address: str) -> int:
         """The place of a GPU by its PCI address."""
@@ -146,14 +218,29 @@ def tell(node: Node) -> Told:
             node.set(gpu, "hwmon/temp3_emergency", 0)
         _tell_files(told, gpu, state)
         _tell_errors(node, gpu)
-    parts = range(node.partitions)
-    for number, pid in enumerate(PROCESSES):
-        gpu = number % len(node.gpus)
-        partition = parts[-1 - number] if len(parts) > 1 else 0
-        held = (3 + number) * 512 * MIB + 4096
-        node.process(pid, {gpu: held}, partition=partition)
-        told.held[gpu, partition] = held
+    for process in PROCESSES:
+        _tell_process(told, process)
     return told
+
+
+def _tell_process(told: Told, process: ToldProcess) -> None:
+    node = told.node
+    gpu = process.place % len(node.gpus)
+    partition = (-1 - process.place) % node.partitions
+    node.process(
+        process.pid,
+        {gpu: process.vram if process.kfd is None else process.kfd},
+        name=process.labels.get("command", ""),
+        partition=partition,
+        alive=process.state != "gone",
+        kfd=process.kfd is not None,
+        uid=process.uid,
+        cgroup=process.cgroup,
+        environment=process.environment,
+        drm={gpu: process.drm} if process.drm is not None else None,
+    )
+    told.held[gpu, partition] = told.held.get((gpu, partition), 0) + (process.kfd or 0)
+    told.processes.setdefault((gpu, partition), []).append(process)
 
 
 def _tell_files(told: Told, gpu: int, state: Mapping[str, Value]) -> None:

@@ -15,8 +15,10 @@ from tests.golden.told import (
     ENABLED_BLOCKS,
     HWMON,
     PAGE_LETTERS,
+    PROCESSES,
     RESIDENCIES,
     Told,
+    ToldProcess,
     bad_pages,
     error_counts,
 )
@@ -157,6 +159,41 @@ def _vram_used(told: Told, gpu: int, labels: Labels) -> float:
             return used - sum(held for (of, _), held in told.held.items() if of == gpu)
         case partition:
             return told.held.get((gpu, int(partition)), 0)
+
+
+def _processes(told: Told, gpu: int, labels: Labels) -> list[ToldProcess]:
+    """Those that hold memory of a GPU or partition."""
+    return told.processes.get((gpu, int(labels.get("partition", 0))), [])
+
+
+def _process_vram(told: Told, gpu: int, labels: Labels) -> float:
+    for process in _processes(told, gpu, labels):
+        if str(process.pid) == labels["pid"]:
+            return process.vram
+    raise NeverToldError("no such process is there")
+
+
+def _zombies(told: Told, gpu: int, labels: Labels) -> float:
+    return sum(p.vram for p in _processes(told, gpu, labels) if p.state in ("zombie", "gone"))
+
+
+def _process(labels: Labels) -> ToldProcess:
+    for process in PROCESSES:
+        if str(process.pid) == labels["pid"]:
+            return process
+    raise NeverToldError("there is no such process")
+
+
+def _process_info(_: Told, __: int, labels: Labels) -> float:
+    told = _process(labels).labels
+    for name, value in labels.items():
+        if name != "pid" and value != told.get(name, ""):
+            raise NeverToldError(f"{name} is {value!r}")
+    return 1
+
+
+def _process_state(_: Told, __: int, labels: Labels) -> float:
+    return _process(labels).state == labels["state"]
 
 
 def _link(told: Told, gpu: int, labels: Labels) -> int:
@@ -321,6 +358,11 @@ TRACES: Mapping[str, Trace] = {
     "amdgpu_memory_active_seconds_total": _over_time(_metric("average_umc_activity", 0.01)),
     "amdgpu_vram_total_bytes": _vram_total,
     "amdgpu_vram_used_bytes": _vram_used,
+    "amdgpu_processes": lambda told, gpu, labels: len(_processes(told, gpu, labels)),
+    "amdgpu_process_vram_bytes": _process_vram,
+    "amdgpu_vram_zombie_bytes": _zombies,
+    "amdgpu_process_info": _process_info,
+    "amdgpu_process_state": _process_state,
     "amdgpu_vram_visible_total_bytes": _file("mem_info_vis_vram_total"),
     "amdgpu_vram_visible_used_bytes": _file("mem_info_vis_vram_used"),
     "amdgpu_gtt_total_bytes": _file("mem_info_gtt_total"),

@@ -444,6 +444,8 @@ class Node:
         for node in range(self.cpu_nodes):
             cpus = f"{64 * node}-{64 * node + 63}"
             self.put(self.sysfs(f"devices/system/node/node{node}/cpulist"), cpus)
+        # By it a program sees that /proc has the host's numbers; in a container they are others
+        self.put(self.root / "proc/2/comm", "kthreadd")
         chip = self.sysfs("devices/pci0000:00/0000:00:18.3")
         monitor = chip / "hwmon/hwmon0"
         self.put(monitor / "name", "k10temp")
@@ -1161,17 +1163,25 @@ class Node:
         cu_occupancy: int = 12,
         partition: int = 0,
         alive: bool = True,
+        kfd: bool = True,
+        drm: Mapping[int, int] | None = None,
+        uid: int = 1000,
+        cgroup: str = "0::/user.slice",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Let a process use GPUs: ``{gpu: bytes of memory}``.
 
         KFD and DRM are told, and ``/proc/<pid>`` of the tree hides the machine's own process of
-        that number, if there is one.  ``alive=False`` leaves KFD's entry of a process that is gone.
+        that number, if there is one.  ``alive=False`` leaves KFD's entry of a process that is gone,
+        ``kfd=False`` makes it a client of DRM alone.  ``drm`` has the bytes that DRM tells where
+        they are not those of KFD.
         """
         self.end_process(pid)
         folder = self.kfd("proc", str(pid))
         pasid = 0x8000 + pid % 1000
-        self.put(folder / "pasid", pasid)
-        for queue, (gpu, used) in enumerate(gpus.items()):
+        if kfd:
+            self.put(folder / "pasid", pasid)
+        for queue, (gpu, used) in enumerate(gpus.items() if kfd else ()):
             gpu_id = self.gpus[gpu].partitions[partition].gpu_id
             self.put(folder / f"vram_{gpu_id}", used)
             self.put(folder / f"sdma_{gpu_id}", sdma_microseconds)
@@ -1181,11 +1191,13 @@ class Node:
             self.put(folder / f"queues/{queue}/size", 4096)
             self.put(folder / f"queues/{queue}/type", 0)
         if alive:
-            self._write_proc(pid, name)
-            for number, (gpu, used) in enumerate(gpus.items()):
+            self._write_proc(pid, name, uid, cgroup, environment or {})
+            for number, (gpu, used) in enumerate({**gpus, **(drm or {})}.items()):
                 self._write_descriptor(pid, 7 + number, gpu, partition, used, pasid)
 
-    def _write_proc(self, pid: int, name: str) -> None:
+    def _write_proc(
+        self, pid: int, name: str, uid: int, cgroup: str, environment: Mapping[str, str]
+    ) -> None:
         """``/proc/<pid>`` as far as monitoring programs read it."""
         folder = self.root / "proc" / str(pid)
         started = 1_000 + pid  # clock ticks after boot
@@ -1194,8 +1206,10 @@ class Node:
         self.put(folder / "cmdline", f"{name}\0train.py\0".encode())
         self.put(folder / "stat", f"{pid} ({name}) S {numbers} {started} 0 0" + " 0" * 28)
         self.put(folder / "status", f"Name:\t{name}\nState:\tS (sleeping)\nPid:\t{pid}\nPPid:\t1\n"
-                 "Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000")  # fmt: skip
-        self.put(folder / "cgroup", "0::/user.slice")
+                 f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}")  # fmt: skip
+        self.put(folder / "cgroup", cgroup)
+        entries = "".join(f"{name}={value}\0" for name, value in environment.items())
+        self.put(folder / "environ", entries.encode())
         for kind in ("fd", "fdinfo"):
             (folder / kind).mkdir(exist_ok=True)
         (folder / "exe").symlink_to(f"/usr/bin/{name}")

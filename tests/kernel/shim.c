@@ -17,6 +17,7 @@
  * C++ streams and Python do - the rule's own errno is given.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -576,6 +577,15 @@ static int process_file(const char *path, char *to, size_t size) {
   if (syscall(SYS_faccessat, AT_FDCWD, to, F_OK)) return 0;
   snprintf(to, size, "%s%s", root, path);
   return 1;
+}
+/* The node's processes are those of the tree and no others; umockdev lists the real ones. */
+DIR *opendir(const char *path) {
+  char file[PATH_MAX];
+  size_t n;
+  const char *root = tree(&n);
+  int all = root && (!strcmp(path, "/proc") || !strcmp(path, "/proc/"));
+  if (all) snprintf(file, sizeof file, "%s/proc", root);
+  return NEXT(DIR *, "opendir", const char *)(all ? file : path);
 }
 /* umockdev leaves a link alone that leads nowhere, as the descriptors of a simulated process do. */
 ssize_t readlink(const char *path, char *to, size_t size) {

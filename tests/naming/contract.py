@@ -66,6 +66,9 @@ amdgpu_vram_total_bytes amdgpu_vram_used_bytes | gauge | |
 amdgpu_vram_visible_total_bytes amdgpu_vram_visible_used_bytes | gauge | |
 amdgpu_gtt_total_bytes amdgpu_gtt_used_bytes | gauge | |
 amdgpu_vram_max_bandwidth_bytes_per_second | gauge | |
+amdgpu_processes | gauge | |
+amdgpu_process_vram_bytes | gauge | pid |
+amdgpu_process_info | gauge | pid command user container_id pod namespace container job_id | node
 amdgpu_xgmi_receive_bytes_total amdgpu_xgmi_transmit_bytes_total | counter | link peer |
 amdgpu_xgmi_receive_bytes_per_second amdgpu_xgmi_transmit_bytes_per_second | gauge | link peer |
 amdgpu_xgmi_link_up amdgpu_xgmi_link_max_bytes_per_second | gauge | link peer |
