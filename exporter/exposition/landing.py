@@ -27,6 +27,8 @@ td.n, th.n { text-align: right; } td.wide { white-space: normal; }
 .banner { border: 2px solid var(--bad); border-radius: .4rem; padding: .6rem 1rem; margin: 1rem 0; }
 nav a { margin-right: 1rem; } code { font-size: .9em; }
 """
+_DEAD = ("zombie", "gone")
+"""States of a process that has ended and holds memory all the same."""
 _NONE = '<td class="n soft">–</td>'
 
 
@@ -108,6 +110,32 @@ def _device_row(device: Device) -> str:
     return "<tr>" + "".join(cells) + "</tr>"
 
 
+def _process_rows(snapshot: Snapshot) -> Iterable[str]:
+    """A row per process and device, those that hold most of a device first."""
+    for device in snapshot.devices:
+        processes = device.readings.get("processes")
+        if processes is None:
+            continue
+        partition = "" if device.key.partition is None else f" / {device.key.partition}"
+        for pid, state in processes.state.items():
+            vram = processes.vram[pid]
+            place = [
+                text
+                for name in ("job_id", "namespace", "pod", "container")
+                if (text := getattr(processes, name).get(pid))
+            ] or [processes.container_id.get(pid, "")[:12]]
+            cells = [
+                f'<td class="n">{device.gpu}{escape(partition)}</td>',
+                f'<td class="n">{escape(pid)}</td>',
+                f"<td>{escape(processes.command.get(pid, ''))}</td>",
+                f"<td>{escape(processes.user.get(pid, ''))}</td>",
+                f"<td>{escape(' / '.join(place))}</td>",
+                _number(vram, _gibibytes),
+                f'<td class="{"bad" if state in _DEAD else ""}">{escape(state)}</td>',
+            ]
+            yield "<tr>" + "".join(cells) + "</tr>"
+
+
 def _source_row(report: SourceReport) -> str:
     if report.up:
         state = '<td class="good">up</td>'
@@ -180,7 +208,12 @@ def _body(snapshot: Snapshot) -> Iterable[str]:
     )  # fmt: skip
     yield _table(heads, map(_device_row, snapshot.devices), "No GPU was found on this node.")
     counts = ", ".join(f"{view} {count}" for view, count in snapshot.views.items())
-    yield f"<p class='soft'>Counted by: {escape(counts or 'no source')}</p><h2>Sources</h2>"
+    yield f"<p class='soft'>Counted by: {escape(counts or 'no source')}</p>"
+    if "processes" in snapshot.collectors:
+        yield "<h2>Processes</h2>"
+        heads = (">GPU", ">PID", "Command", "User", "Job or container", ">VRAM", "State")
+        yield _table(heads, _process_rows(snapshot), "No process holds VRAM.")
+    yield "<h2>Sources</h2>"
     yield _table(
         ("Source", "State", ">GPUs", ">Restarts"), map(_source_row, snapshot.sources), "None is on."
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from exporter.sources.aside import Aside
 from exporter.sources.cgroup import Membership, job_of_environment, membership
 from exporter.sources.files import Files, absent_for, read_text
-from exporter.sources.guard import number, text
+from exporter.sources.guard import counter, text
 from exporter.sources.session import ASK_AGAIN, POLL, SLOW, DeviceKey, Memo
 from exporter.values import NO_ANSWER, NOT_PERMITTED, NOT_SUPPORTED, Absent, Value
 
@@ -51,6 +51,7 @@ _PASSWD = "/etc/passwd"  # noqa: S105  # no secret: names and numbers of users
 _LOGS = "/var/log/containers"
 _RENDER_NODE = re.compile(r"/dev/dri/renderD(\d+)")
 _LOG = re.compile(r"([^_]+)_([^_]+)_(.+)-([0-9a-f]{64})\.log")
+_MOST = 1 << 50
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 Holdings = Mapping[DeviceKey, Mapping[int, int]]
@@ -193,7 +194,7 @@ class Kfd:
             # It has ended, and its number may be another's by now, with other files.
             self._held[pid].pop(gpu_id, None)
         else:
-            self._held[pid][gpu_id] = number(told)
+            self._held[pid][gpu_id] = counter(told, bits=64)
 
     def _list(self, path: str) -> Sequence[str]:
         try:
@@ -285,8 +286,9 @@ class Descriptors:
 def _amount(told: str) -> int:
     """`1024 KiB` in bytes; what can't be true is nothing."""
     amount, _, unit = told.strip().partition(" ")
-    value = number(amount, high=float(1 << 50))
-    return 0 if isinstance(value, (Absent, str)) else int(value) * _UNITS.get(unit.strip(), 0)
+    value = counter(amount, bits=64)
+    size = 0 if isinstance(value, Absent) else int(value) * _UNITS.get(unit.strip(), 0)
+    return size if size <= _MOST else 0
 
 
 class Owners:

@@ -1,0 +1,1 @@
+"""Who holds the memory: processes, containers, pods, jobs."""
