@@ -6,7 +6,7 @@ it is left alone until that changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from exporter.collectors.base import Collector
@@ -93,6 +93,22 @@ class Assembly:
         return not state.won and all(
             device in self._found and self._found[device].origins.keys() >= set(places)
             for device, places in state.offered.items()
+        )
+
+    def spared(self, address: str, fields: Set[tuple[str, str]], sources: Set[str]) -> bool:
+        """Whether one of these sources, not asked at the latest poll, once gave these fields.
+
+        Args:
+            address: of the device.
+            fields: collectors and fields.
+            sources: those that can be asked at the next poll.
+        """
+        return any(
+            source in sources and state.asked_at != self._now and device.address == address
+            for reader, _, source in self._readers
+            for state in [self._states[reader]]
+            for device, places in state.offered.items()
+            if any(place[:2] in fields for place in places)
         )
 
     def may_rest(self, reports: Sequence[SourceReport], source: str, now: float) -> bool:

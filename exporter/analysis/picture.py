@@ -12,7 +12,7 @@ from exporter.analysis.numbering import Numbering
 from exporter.collectors.base import Collector
 from exporter.snapshot import CollectorHealth, Device, Snapshot
 from exporter.sources.session import DeviceKey
-from exporter.sources.supervisor import SourceReport
+from exporter.sources.supervisor import STARTING, SourceReport
 from exporter.values import (
     BUSY,
     ERROR,
@@ -186,6 +186,9 @@ class Picture:
         if any(place[:2] in vital for assembled in found for place in assembled.origins):
             return ""
         failure = next(_failures(found, vital), None)
+        able = {r.name for r in reports if r.up or r.paused or r.reason == STARTING}
+        if failure is not None and self.assembly.spared(address, vital, able):
+            return ""  # another source may give them at the next poll
         judged = self._names - _STANDING_STILL or self._names
         if failure is None and any(assembled.values.keys() & judged for assembled in found):
             return ""
