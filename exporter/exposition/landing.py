@@ -211,8 +211,8 @@ def _body(snapshot: Snapshot) -> Iterable[str]:
     yield f"<p class='soft'>Counted by: {escape(counts or 'no source')}</p>"
     if "processes" in snapshot.collectors:
         yield "<h2>Processes</h2>"
-        heads = (">GPU", ">PID", "Command", "User", "Job or container", ">VRAM", "State")
-        yield _table(heads, _process_rows(snapshot), "No process holds VRAM.")
+        columns = (">GPU", ">PID", "Command", "User", "Job or container", ">VRAM", "State")
+        yield _table(columns, _process_rows(snapshot), "No process holds VRAM.")
     yield "<h2>Sources</h2>"
     yield _table(
         ("Source", "State", ">GPUs", ">Restarts"), map(_source_row, snapshot.sources), "None is on."
