@@ -133,6 +133,23 @@ def test_what_is_remembered_is_no_sign_of_life() -> None:
         assert polls.take(one("amdsmi", {READER: {**lost, **sign}})).devices[0].up
 
 
+def test_not_down_before_every_source_was_asked() -> None:
+    """Another source was left alone: it is asked at the next poll, and then it is known."""
+    polls = Polls(domain(vital=("level",)))
+    failing = one("amdsmi", {READER: {"level": Absent(ERROR, "EIO"), "ticks": 1.0}})
+    silent = report("sysfs", {ADDRESS: answer({})})
+
+    polls.take(one("amdsmi", GOOD), one("sysfs", {"domain/2": {"level": 2.0}}))
+
+    assert polls.take(failing, silent).devices[0].up
+    assert "domain/2" in polls.picture.assembly.demand("sysfs")
+
+    also_failing = one("sysfs", {"domain/2": {"level": Absent(ERROR, "EIO")}})
+
+    assert not polls.take(failing, also_failing).devices[0].up
+    assert polls.take(failing, one("sysfs", {"domain/2": {"level": 2.0}})).devices[0].up
+
+
 def test_a_device_without_sensors() -> None:
     """Where vital values don't exist, rather than fail, the others are signs of life."""
     told: dict[str, FieldValue] = {"level": Absent(NOT_SUPPORTED), "ticks": 1.0}
