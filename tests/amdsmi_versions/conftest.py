@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Run:
     """Run `child` in a process of its own.
 
     No AMD SMI is to be found but what the test names: by default not even a system's own, since
-    an empty folder stands for `/`.
+    an empty folder stands for `/`, nor that of the environment in which the tests run (-S).
     """
 
     def start(
@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> Run:
         }
         path = [str(REPOSITORY)] + ([str(wrapper)] if wrapper else [])
         done = subprocess.run(
-            [sys.executable, "-m", "tests.amdsmi_versions.child"],
+            [sys.executable, "-S", "-m", "tests.amdsmi_versions.child"],
             input=json.dumps(devices or {}),
             cwd=tmp_path,
             env={

@@ -113,7 +113,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "pcie.transfers": 32e9,
         "pcie.width": 16,
         "fan.speed": 0.2,
-        "firmware.versions.smu": "5596928",
     },
     "6.0.2": {
         "identity.partition_mode": "SPX",
@@ -133,7 +132,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "6.1.2": {"pcie.naks.sent": 4, "pcie.naks.received": 5},
     "6.2.4": {},
     "6.3.3": {
-        "identity.gfx_target": "gfx942",
         "throttle.residency.power": 100,
         "throttle.residency.junction_thermal": 0,
         "throttle.ticks": 5000,
