@@ -1,0 +1,1 @@
+"""Leak detection: labelled traces, the benchmark over them, and the tests."""
