@@ -314,11 +314,11 @@ class _Worker:
         with contextlib.suppress(OSError):
             os.write(self._request_fd, json.dumps({"poll": poll, **request}).encode() + b"\n")
 
-    def receive(self) -> tuple[list[dict[str, object]], bool]:
-        """The answers that have come, and whether the pipe is at its end.
+    def receive(self) -> tuple[list[bytes], bool]:
+        """The lines that have come, and whether the pipe is at its end.
 
         Raises:
-            ValueError: something else than JSON objects came.
+            ValueError: a line does not end.
         """
         self._listen()
         ended = False
@@ -335,13 +335,7 @@ class _Worker:
         self._buffer = rest
         if len(self._buffer) > _LONGEST_ANSWER:
             raise ValueError("an answer without an end")
-        try:
-            answers = [json.loads(line, parse_constant=_refuse) for line in lines]
-        except RecursionError as error:
-            raise ValueError("an answer nested too deeply") from error
-        if not all(isinstance(answer, dict) for answer in answers):
-            raise ValueError("an answer that is no object")
-        return answers, ended
+        return [bytes(line) for line in lines], ended
 
     def _listen(self) -> None:
         """Keep the end of what came on standard error, and the pipe empty."""
@@ -588,9 +582,9 @@ class Source:
 
     def _attend(self, worker: _Worker) -> None:
         try:
-            answers, ended = worker.receive()
-            for answer in answers:
-                self._take(worker, answer)
+            lines, ended = worker.receive()
+            for line in lines:
+                self._take(worker, _parse(line))
                 if worker not in self._workers():
                     return
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -627,6 +621,8 @@ class Source:
         elif "changed" in answer:
             if worker is self._worker:
                 self._restarts["devices_changed"] += 1
+            else:
+                self._hold(self._probed, "the devices changed while it was asked")
             self._kill(worker)
         else:
             raise ValueError(f"unknown answer {list(answer)[:3]}")
@@ -801,6 +797,16 @@ class Source:
         self._restarts[reason] += 1
         self._cycle.replaced = f"it had {what}"
         self._kill(worker)
+
+
+def _parse(line: bytes) -> dict[str, object]:
+    try:
+        answer = json.loads(line, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("an answer nested too deeply") from error
+    if not isinstance(answer, dict):
+        raise ValueError("an answer that is no object")
+    return answer
 
 
 def _refuse(constant: str) -> object:
