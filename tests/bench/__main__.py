@@ -30,7 +30,7 @@ LEAST_SAMPLES = 1000
 MOST_SHARE = 0.3
 MOST_MEMORY = 96 * MEBIBYTE
 MOST_GROWTH = MEBIBYTE
-"""Private bytes more that still count as none: the allocator's arenas breathe."""
+"""Bytes more that still count as none: the allocator's arenas breathe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +193,18 @@ def memory(exporter: Exporter, effort: Effort) -> Iterator[Row]:
         scrape(exporter.port)
     last = look()
     for what, held in (("at first", first), (f"after {effort.long} polls", last)):
-        together = sum(held.values()) - held["private"]
+        together = sum(held.values()) - held["anonymous"]
         yield Row(
             f"memory of all processes, {what}",
             _mebibytes(together),
             f"at most {_mebibytes(MOST_MEMORY)}",
             together <= MOST_MEMORY,
         )
-        for name in sorted(held.keys() - {"private"}):
+        for name in sorted(held.keys() - {"anonymous"}):
             yield Row(f"  {name}", _mebibytes(held[name]))
-    growth = last["private"] - first["private"]
+    growth = last["anonymous"] - first["anonymous"]
     yield Row(
-        "growth of private memory",
+        "growth of anonymous memory",
         _mebibytes(growth),
         f"none (under {_mebibytes(MOST_GROWTH)})",
         growth < MOST_GROWTH,

@@ -109,12 +109,16 @@ class Exporter:
         return spent
 
     def memory(self) -> Counter[str]:
-        """Proportional bytes by process, and under "private" what is no other process's."""
+        """Proportional bytes by process, and under "anonymous" what belongs to no file.
+
+        Growth shows in the anonymous bytes alone: the others change hands whenever some process,
+        of whomever, that has mapped the same files begins or ends.
+        """
         held: Counter[str] = Counter()
         for name, process in self.processes().items():
             rollup = smaps_rollup(process.pid)
             held[name] = rollup["Pss"]
-            held["private"] += rollup["Private_Clean"] + rollup["Private_Dirty"]
+            held["anonymous"] += rollup["Anonymous"]
         return held
 
     def descriptors(self) -> int:

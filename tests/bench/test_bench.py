@@ -43,7 +43,7 @@ FIGURES = (
     "failed",
     "memory of all processes, at first",
     "memory of all processes, after",
-    "growth of private memory",
+    "growth of anonymous memory",
     "more descriptors in the daemon",
     "CPU of a poll by part",
     "analysis/assembly",
