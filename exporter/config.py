@@ -386,13 +386,13 @@ class Config:
         "How a line of the log looks.",
         live=False,
     )
-    # The two of the memory are an assumption: none are published for MI200 and MI300.
+    # The two of the HBM are an assumption: none are published for MI200 and MI300.
     edge_warning: float | None = _fallback("edge", "warning", None)
     edge_critical: float | None = _fallback("edge", "critical", None)
     junction_warning: float | None = _fallback("junction", "warning", None)
     junction_critical: float | None = _fallback("junction", "critical", None)
-    memory_warning: float | None = _fallback("memory", "warning", 95.0)
-    memory_critical: float | None = _fallback("memory", "critical", 105.0)
+    hbm_warning: float | None = _fallback("hbm", "warning", 95.0)
+    hbm_critical: float | None = _fallback("hbm", "critical", 105.0)
     simulation: Mapping[str, object] = _setting(
         "simulation",
         _SIMULATION,
@@ -410,7 +410,7 @@ class Config:
         return {
             "edge": Limits(self.edge_warning, self.edge_critical),
             "junction": Limits(self.junction_warning, self.junction_critical),
-            "memory": Limits(self.memory_warning, self.memory_critical),
+            "hbm": Limits(self.hbm_warning, self.hbm_critical),
         }
 
 
@@ -646,7 +646,7 @@ collector:
 log:
   level: warning
 temperature:
-  memory: {{warning: 90, critical: 100}}
+  hbm: {{warning: 90, critical: 100}}
 ```
 
 `{PROGRAM} check-config` checks flags and file, and names the line of whatever is wrong: a key

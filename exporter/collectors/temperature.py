@@ -3,7 +3,7 @@
     amdgpu_temperature_celsius{sensor="junction"} 45
     amdgpu_hbm_temperature_celsius 41
     amdgpu_hbm_stack_temperature_celsius{stack="0"} 40
-    amdgpu_temperature_limit_celsius{sensor="memory",limit="critical"} 94
+    amdgpu_temperature_limit_celsius{sensor="hbm",limit="critical"} 94
 
 Sensors: gpu_metrics (temperature_*), else hwmon by label (edge, junction, mem). MI300 and newer
 have no edge sensor; a stack's own temperature is told by MI100 and MI200 (temperature_hbm), and by
@@ -33,7 +33,7 @@ class Temperature:
     """All temperatures of a device, in degrees Celsius.
 
     Attributes:
-        sensors: by sensor: edge, junction, memory, vr_gfx, vr_soc, vr_memory.
+        sensors: by sensor: edge, junction, hbm, vr_gfx, vr_soc, vr_hbm.
         hbm_stacks: by number of the HBM stack.
         critical: the limit at which the firmware throttles, by sensor.
         emergency: the limit at which the device shuts down, by sensor.
@@ -52,14 +52,14 @@ class Temperature:
 METRICS_FIELDS = {
     "edge": "temperature_edge",
     "junction": "temperature_hotspot",
-    "memory": "temperature_mem",
+    "hbm": "temperature_mem",
     "vr_gfx": "temperature_vrgfx",
     "vr_soc": "temperature_vrsoc",
-    "vr_memory": "temperature_vrmem",
+    "vr_hbm": "temperature_vrmem",
 }
-HWMON_LABELS = {"edge": "edge", "junction": "junction", "memory": "mem"}
+HWMON_LABELS = {"edge": "edge", "junction": "junction", "hbm": "mem"}
 # rsmi_temperature_type_t and rsmi_temperature_metric_t, the same in all versions
-ROCM_SMI_SENSORS = {"edge": 0, "junction": 1, "memory": 2}
+ROCM_SMI_SENSORS = {"edge": 0, "junction": 1, "hbm": 2}
 _CURRENT, _CRITICAL, _EMERGENCY = 0, 5, 7
 
 
@@ -153,7 +153,7 @@ COLLECTOR = Collector(
             "amdgpu_hbm_temperature_celsius",
             "gauge",
             "Temperature of the hottest HBM (gpu_metrics temperature_mem; hwmon mem).",
-            lambda t: t.sensors.get("memory"),
+            lambda t: t.sensors.get("hbm"),
         ),
         Metric(
             "amdgpu_hbm_stack_temperature_celsius",

@@ -99,7 +99,7 @@ def _device_row(device: Device) -> str:
         f"<td>{escape(name)}</td>",
         _state(device),
         _temperature(device, "junction"),
-        _temperature(device, "memory"),
+        _temperature(device, "hbm"),
         _number(_reading(device, "power", lambda p: p.watts), lambda v: f"{v:.0f} W"),
         _number(_reading(device, "activity", lambda a: a.gfx), lambda v: f"{v * 100:.0f} %"),
         memory,

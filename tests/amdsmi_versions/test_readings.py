@@ -92,7 +92,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "identity.vbios_version": "113-M3000100-102",
         "identity.vendor_index": "0",
         "temperature.sensors.junction": 45,
-        "temperature.sensors.memory": 41,
+        "temperature.sensors.hbm": 41,
         "temperature.hbm_stacks.0": 40,
         "temperature.hbm_stacks.1": 42,
         "power.watts": 138,

@@ -72,7 +72,7 @@ def test_command_line(arguments: list[str], parts: list[str]) -> None:
         ),
         ("simulation: {gpus: 99}\n", "1:1", ["gpus: 99"]),
         (
-            "temperature: {memory: {warning: 99, critical: 90}}\n",
+            "temperature: {hbm: {warning: 99, critical: 90}}\n",
             "1:",
             ["warning limit 99 is above"],
         ),

@@ -74,7 +74,7 @@ def test_support_table() -> None:
 
     assert (0, "") == (done.status, done.err)
     assert "SIMULATED" in done.out
-    for part in ("SOURCES", "GPUS", "FIELDS", "0-7  temperature.sensors[memory]", "xcc.activity"):
+    for part in ("SOURCES", "GPUS", "FIELDS", "0-7  temperature.sensors[hbm]", "xcc.activity"):
         assert part in done.out
 
 

@@ -75,7 +75,7 @@ def test_defaults() -> None:
     assert {
         "edge": Limits(None, None),
         "junction": Limits(None, None),
-        "memory": Limits(95.0, 105.0),
+        "hbm": Limits(95.0, 105.0),
     } == config.temperature_limits
 
 
@@ -149,12 +149,12 @@ def test_flags_win(write: Write) -> None:
 def test_settings_of_the_file_alone(write: Write) -> None:
     """Limits and the simulated node have no flag."""
     path = write(
-        "temperature: {memory: {warning: 90, critical: null}, junction: {critical: 110.5}}\n"
+        "temperature: {hbm: {warning: 90, critical: null}, junction: {critical: 110.5}}\n"
         "simulation: {gpus: 4, seed: 7, scenarios: []}\n"
     )
     config = of(file=path)
 
-    assert Limits(90.0, None) == config.temperature_limits["memory"]
+    assert Limits(90.0, None) == config.temperature_limits["hbm"]
     assert Limits(None, 110.5) == config.temperature_limits["junction"]
     assert {"gpus": 4, "seed": 7, "scenarios": []} == config.simulation
 
@@ -315,8 +315,8 @@ def test_wrong_environment() -> None:
         ("simulation: [1]", "x.yml:1:1: simulation: expected a mapping, got [1]"),
         ("simulation: {gpus: 99}", "x.yml:1:1: simulation: "),
         (
-            "temperature: {memory: {warning: 120}}",
-            "x.yml:1:24: temperature.memory.warning: the warning",
+            "temperature: {hbm: {warning: 120}}",
+            "x.yml:1:21: temperature.hbm.warning: the warning",
         ),
         (
             "temperature: {edge: {warning: .nan}}",
@@ -327,7 +327,7 @@ def test_wrong_environment() -> None:
             "expected a temperature in celsius, above 0 and at m",
         ),
         ("temperature: {edge: {high: 1}}", "x.yml:1:22: unknown setting 'temperature.edge.high'"),
-        ("temperature: {hbm: {warning: 1}}", "unknown setting 'temperature.hbm'"),
+        ("temperature: {memory: {warning: 1}}", "unknown setting 'temperature.memory'"),
         ("- web", "x.yml:1:1: expected a mapping of settings"),
         ("5", "x.yml:1:1: expected a mapping of settings"),
         ("1: 2", "x.yml:1:1: a key must be text"),
@@ -450,7 +450,7 @@ def test_live_changes() -> None:
         collectors=("xgmi",),
         log_level="debug",
         expected_gpus=1,
-        memory_warning=1.0,
+        hbm_warning=1.0,
     )
 
     assert () == changes_needing_restart(Config(), live)
@@ -476,4 +476,4 @@ def test_example_in_the_reference(write: Write) -> None:
     config = of(file=write(shown[1]))
 
     assert ["127.0.0.1:10450", "[::1]:10450"] == [*map(str, config.listen_addresses)]
-    assert Limits(90.0, 100.0) == config.temperature_limits["memory"]
+    assert Limits(90.0, 100.0) == config.temperature_limits["hbm"]

@@ -86,7 +86,7 @@ def test_config_file() -> None:
         (["support", "--format", "xml"], "--format: invalid choice: 'xml'"),
         (["--web.enable-lifecycle=true"], "ignored explicit argument 'true'"),
         (["--simulation", "x"], "unknown flag '--simulation'"),
-        (["--temperature.memory.warning", "9"], "unknown flag '--temperature.memory.warning'"),
+        (["--temperature.hbm.warning", "9"], "unknown flag '--temperature.hbm.warning'"),
     ],
 )
 def test_bad_usage(argv: list[str], message: str) -> None:

@@ -420,8 +420,8 @@ def test_limits_of_zero_are_none() -> None:
     )
     fields = read("temperature", gpu, number_of("temperature", "read_sysfs_limits"))
 
-    assert SENTINEL == reason(entries(fields["critical"])["memory"])
-    assert {"memory": 105.0} == entries(fields["emergency"])
+    assert SENTINEL == reason(entries(fields["critical"])["hbm"])
+    assert {"hbm": 105.0} == entries(fields["emergency"])
 
 
 def test_clocks_from_files() -> None:

@@ -355,7 +355,7 @@ def test_landing_of_devices() -> None:
     readings = {
         "identity": BY_NAME["identity"].reading(name="AMD Instinct MI300X"),
         "temperature": BY_NAME["temperature"].reading(
-            sensors={"junction": 45.4, "memory": 99.0}, critical={"memory": 94.0}
+            sensors={"junction": 45.4, "hbm": 99.0}, critical={"hbm": 94.0}
         ),
         "power": BY_NAME["power"].reading(watts=140.6),
         "activity": BY_NAME["activity"].reading(gfx=0.934),

@@ -110,7 +110,7 @@ def test_temperature() -> None:
 
     assert {"edge": 41.0} == fields["sensors"]
     assert {"junction": 105.0} == given(fields["critical"])
-    assert SENTINEL == reason(entries(fields["emergency"])["memory"])
+    assert SENTINEL == reason(entries(fields["emergency"])["hbm"])
 
 
 def test_power() -> None:

@@ -42,7 +42,7 @@ PATIENCE = 60.0
 START = 1_700_000_000.0
 BOOT = "00000000-1111-2222-3333-444444444444"
 KERNEL = "6.8.0-golden"
-FALLBACK = {"temperature_warning": {"memory": 95.0}, "temperature_critical": {"memory": 105.0}}
+FALLBACK = {"temperature_warning": {"hbm": 95.0}, "temperature_critical": {"hbm": 105.0}}
 """The configured limits, under the names that the daemon gives them."""
 
 

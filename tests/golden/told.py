@@ -27,8 +27,8 @@ RESIDENCIES = {
     "vr_thermal": "vr_thm_residency_acc",
     "hbm_thermal": "hbm_thm_residency_acc",
 }
-HWMON = {"edge": 1, "junction": 2, "memory": 3}
-SENSORS = {"edge": (41, 60, 110), "junction": (61, 80, 120), "memory": (71, 90, 130)}
+HWMON = {"edge": 1, "junction": 2, "hbm": 3}
+SENSORS = {"edge": (41, 60, 110), "junction": (61, 80, 120), "hbm": (71, 90, 130)}
 """Temperature of the first GPU, and its two limits."""
 CONTAINER = "5ca1ab1e" * 8
 

@@ -64,10 +64,10 @@ def _temperature(told: Told, gpu: int, labels: Labels) -> float:
     names = {
         "edge": "edge",
         "junction": "hotspot",
-        "memory": "mem",
+        "hbm": "mem",
         "vr_gfx": "vrgfx",
         "vr_soc": "vrsoc",
-        "vr_memory": "vrmem",
+        "vr_hbm": "vrmem",
     }
     return _field(told.after[gpu], f"temperature_{names[labels['sensor']]}")
 
