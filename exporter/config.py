@@ -243,6 +243,7 @@ _LIMIT = Kind("celsius", "CELSIUS", _limit, "{:g}".format, _number_of_text)
 _INTERVAL = Kind("duration", "DURATION", _interval, format_duration)
 _PATH = Kind("path", "PATH", _path)
 _DIRECTORY = Kind("directory", "DIRECTORY", _directory)
+_SOCKET = Kind("path of a socket", "SOCKET", lambda value: Path(_text("a path", value)))
 _ADDRESSES = Kind(
     "list of addresses",
     "ADDRESS",
@@ -372,6 +373,14 @@ class Config:
         "Where what must outlive a restart is kept. systemd sets $STATE_DIRECTORY.",
         live=False,
         environment="STATE_DIRECTORY",
+    )
+    pod_resources_socket: Path = _setting(  # noqa: RUF009 - a default, declared
+        "kubelet.pod-resources-socket",
+        _SOCKET,
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        "Where the kubelet tells which container was given which GPU; asked with "
+        "--collector.allocations alone.",
+        live=False,
     )
     log_level: str = _setting(
         "log.level",

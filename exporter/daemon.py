@@ -31,6 +31,7 @@ from exporter.exposition.page import FilterError, MetricsPage
 from exporter.log import Faults, set_up
 from exporter.simulation.spec import SimulationSpec
 from exporter.snapshot import Snapshot
+from exporter.sources.session import POD_RESOURCES
 from exporter.sources.supervisor import Launcher, Limits, PythonLauncher, Source, Supervisor
 from exporter.web.app import Page
 from exporter.web.server import WebServer
@@ -71,7 +72,14 @@ class Reader:
             Source(name, launcher or PythonLauncher(), limits, argument=argument)
             for name in config.sources
         ]
+        self._kubelet = Source(
+            POD_RESOURCES,
+            launcher or PythonLauncher(),
+            limits,
+            argument=str(config.pod_resources_socket),
+        )
         self._supervisor = Supervisor(self._sources, stopping)
+        self._choose_sources(config)
         self._sequence = 0
         self._seen: frozenset[str] = frozenset()
         self.state_error = ""
@@ -84,21 +92,31 @@ class Reader:
             numbering=self._numbering,
         )
 
+    def _choose_sources(self, config: Config) -> None:
+        """Ask the kubelet beside the devices' sources if a collector wants it."""
+        wanted = "allocations" in config.collectors and config.sources != (SIMULATED,)
+        if wanted and self._kubelet.paused:
+            self._kubelet.resume()
+        elif not wanted:
+            self._kubelet.pause()
+        self._supervisor.sources = (*self._sources, *([self._kubelet] if wanted else []))
+
     def apply(self, config: Config) -> None:
         """Take over the settings that can change while running."""
+        self._choose_sources(config)
         self._expected = config.expected_gpus
         self.picture.apply(
             [BY_NAME[name] for name in config.collectors],
             interval=config.poll_interval,
             settings=_fallback_limits(config),
         )
-        for source in self._sources:
+        for source in (*self._sources, self._kubelet):
             source.limits = replace(source.limits, interval=config.poll_interval)
 
     def poll(self) -> Snapshot:
         """One poll of every source."""
         self._sequence += 1
-        for source in self._sources:
+        for source in self._supervisor.sources:
             source.readers = self.picture.assembly.demand(source.name)
         reports = self._supervisor.poll()
         now = time.monotonic()
@@ -111,15 +129,16 @@ class Reader:
             on_boot=self._open_numbering,
         )
         self._keep(self._numbering.save)
-        for source, report in zip(self._sources, reports, strict=True):
+        of_devices = reports[: len(self._sources)]  # the kubelet, if it is asked, comes last
+        for source, report in zip(self._sources, of_devices, strict=True):
             rest = len(self._sources) > 1 and self.picture.assembly.may_rest(
-                reports, source.name, now
+                of_devices, source.name, now
             )
             if rest and report.up:
                 source.pause()
             elif source.paused and not rest:
                 source.resume()
-        listed = frozenset(address for report in reports for address in report.devices)
+        listed = frozenset(address for report in of_devices for address in report.devices)
         if not listed <= self._seen:
             for source in self._sources:
                 source.hurry()  # a driver was loaded, or a device came: others may work now

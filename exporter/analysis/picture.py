@@ -11,7 +11,7 @@ from exporter.analysis.derive import Derive
 from exporter.analysis.numbering import Numbering
 from exporter.collectors.base import Collector
 from exporter.snapshot import CollectorHealth, Device, Snapshot
-from exporter.sources.session import DeviceKey
+from exporter.sources.session import POD_RESOURCES, DeviceKey
 from exporter.sources.supervisor import STARTING, SourceReport
 from exporter.values import (
     BUSY,
@@ -36,7 +36,7 @@ NODE_TEXTS = (
 )
 """The labels of amdgpu_node_info."""
 VIEWS = ("pci", "drm", "kfd", "amdsmi", "rocm_smi")
-_STANDING_STILL = frozenset({"identity", "firmware", "partition", "processes"})
+_STANDING_STILL = frozenset({"identity", "firmware", "partition", "processes", "allocations"})
 """Collectors that don't show that a device answers: their values are remembered, or not its own."""
 
 
@@ -104,9 +104,10 @@ class Picture:
         """
         node = _node(reports)
         on_boot(node.get("boot_id"))
+        of_devices = [report for report in reports if report.name != POD_RESOURCES]
         # The first source in the order of preference that lists a device names its number.
         listed: dict[str, int] = {}
-        for report in reports:
+        for report in of_devices:
             for address, index in report.devices.items():
                 listed.setdefault(address, index)
         self._numbering.see(listed)
@@ -114,9 +115,11 @@ class Picture:
         devices: list[Device] = []
         for address, gpu in sorted(self._numbering.numbers().items(), key=lambda item: item[1]):
             keys = [key for key in found if key.address == address]
-            down = self._why_down(address, [found[key] for key in keys], reports)
+            down = self._why_down(address, [found[key] for key in keys], of_devices)
             suspended = any(
-                report.answers[address].suspended for report in reports if address in report.answers
+                report.answers[address].suspended
+                for report in of_devices
+                if address in report.answers
             )
             for key in sorted(keys, key=_partition_order) or [DeviceKey(address)]:
                 devices.append(self._device(key, gpu, found.get(key, Assembled()), down, suspended))

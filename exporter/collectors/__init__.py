@@ -9,6 +9,7 @@ from typing import Any
 
 from exporter.collectors import (
     activity,
+    allocations,
     clocks,
     fan,
     firmware,
@@ -36,6 +37,7 @@ COLLECTORS: tuple[Collector[Any], ...] = (
     activity.COLLECTOR,
     memory.COLLECTOR,
     processes.COLLECTOR,
+    allocations.COLLECTOR,
     xgmi.COLLECTOR,
     pcie.COLLECTOR,
     ras.COLLECTOR,

@@ -14,7 +14,7 @@ from exporter.values import Fields, Scalar
 
 R = TypeVar("R")
 
-SourceName = Literal["amdsmi", "rocm_smi", "sysfs"]
+SourceName = Literal["amdsmi", "rocm_smi", "sysfs", "pod_resources"]
 
 Samples = (
     Scalar

@@ -18,6 +18,7 @@ from exporter.collectors.base import Collector, Metric, NodeMetric, Reader
 from exporter.values import Absent, Fields, FieldValue, Value
 
 if TYPE_CHECKING:
+    from exporter.sources.pod_resources import PodResourcesGpu
     from exporter.sources.sysfs import SysfsGpu
 
 KEPT = 64
@@ -53,6 +54,8 @@ class Processes:
         started: seconds after boot, of those in `vram`.
         state: running, zombie, gone, hidden, other_namespace; of those that are named.
         command, user, container_id, pod, namespace, container, job_id: who they are.
+        in_pod: 1 for those in some Kubernetes pod.
+        holder: `namespace/pod/container` of the one container that the device was given to.
         clients: DRM clients that have the device open.
     """
 
@@ -69,7 +72,19 @@ class Processes:
     namespace: Mapping[str, str] = field(default_factory=dict)
     container: Mapping[str, str] = field(default_factory=dict)
     job_id: Mapping[str, str] = field(default_factory=dict)
+    in_pod: Mapping[str, int] = field(default_factory=dict)
+    holder: str | None = None
     clients: int | None = None
+
+    def identity(self, pid: str) -> dict[str, str]:
+        """Who a process is, by label; what is not known is empty.
+
+        A process of some pod on a device that one container alone was given is that container's.
+        """
+        found = {name: str(getattr(self, name).get(pid, "")) for name in _IDENTITY}
+        if self.holder is not None and pid in self.in_pod and not found["pod"]:
+            found |= zip(("namespace", "pod", "container"), self.holder.split("/"), strict=True)
+        return found
 
     def holders(self) -> tuple[Holder, ...]:
         """Those in `vram`, with what tells them apart."""
@@ -86,7 +101,7 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
         return {}
     shown = gpu.owners.shown(key.address)
     mappings: dict[str, dict[str, Value]] = {
-        name: {} for name in ("vram", "started", "state", *_IDENTITY)
+        name: {} for name in ("vram", "started", "state", "in_pod", *_IDENTITY)
     }
     for owner in owners[:KEPT]:
         pid = str(owner.pid)
@@ -96,6 +111,8 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
         if owner.pid in shown:
             mappings["state"][pid] = owner.state
             identity = gpu.owners.identity(owner)
+            if identity.in_pod:
+                mappings["in_pod"][pid] = 1
             for name in _IDENTITY:
                 told: str | Absent = getattr(identity, name)
                 if told != "":
@@ -109,6 +126,12 @@ def read_sysfs(gpu: SysfsGpu) -> Fields:
     return fields | {name: mapping for name, mapping in mappings.items() if mapping}
 
 
+def read_pod_resources(gpu: PodResourcesGpu) -> Fields:
+    """The container that the device was given to, if it is one alone."""
+    told = gpu.containers()
+    return {"holder": told[0]} if not isinstance(told, Absent) and len(told) == 1 else {}
+
+
 def _vram(reading: Processes) -> Mapping[str, int]:
     """By pid of those that are named, the others under `OTHER` if there are any."""
     named = {pid: vram for pid, vram in reading.vram.items() if pid in reading.state}
@@ -117,13 +140,13 @@ def _vram(reading: Processes) -> Mapping[str, int]:
 
 
 def _infos(readings: Sequence[Processes]) -> dict[tuple[str, ...], float]:
-    """One per pid, whichever devices it is on."""
-    return {
-        key: 1.0
-        for reading in readings
-        for pid in reading.state
-        for key in [(pid, *(getattr(reading, name).get(pid, "") for name in _IDENTITY))]
-    }
+    """One per pid, whichever devices it is on; what one of them does not tell another may."""
+    found: dict[str, dict[str, str]] = {}
+    for reading in readings:
+        for pid in reading.state:
+            known = found.setdefault(pid, dict.fromkeys(_IDENTITY, ""))
+            known |= {name: text for name, text in reading.identity(pid).items() if text}
+    return {(pid, *known.values()): 1.0 for pid, known in found.items()}
 
 
 def _states(readings: Sequence[Processes]) -> dict[tuple[str, ...], float]:
@@ -134,7 +157,10 @@ COLLECTOR = Collector(
     name="processes",
     summary="processes that hold VRAM, and who they are",
     reading=Processes,
-    readers=(Reader("sysfs", read_sysfs, per_partition=True),),
+    readers=(
+        Reader("sysfs", read_sysfs, per_partition=True),
+        Reader("pod_resources", read_pod_resources, per_partition=True),
+    ),
     metrics=(
         Metric(
             "amdgpu_processes",

@@ -118,19 +118,16 @@ def _process_rows(snapshot: Snapshot) -> Iterable[str]:
             continue
         partition = "" if device.key.partition is None else f" / {device.key.partition}"
         for pid, state in processes.state.items():
-            vram = processes.vram[pid]
-            place = [
-                text
-                for name in ("job_id", "namespace", "pod", "container")
-                if (text := getattr(processes, name).get(pid))
-            ] or [processes.container_id.get(pid, "")[:12]]
+            who = processes.identity(pid)
+            names = ("job_id", "namespace", "pod", "container")
+            place = [who[name] for name in names if who[name]] or [who["container_id"][:12]]
             cells = [
                 f'<td class="n">{device.gpu}{escape(partition)}</td>',
                 f'<td class="n">{escape(pid)}</td>',
-                f"<td>{escape(processes.command.get(pid, ''))}</td>",
-                f"<td>{escape(processes.user.get(pid, ''))}</td>",
+                f"<td>{escape(who['command'])}</td>",
+                f"<td>{escape(who['user'])}</td>",
                 f"<td>{escape(' / '.join(place))}</td>",
-                _number(vram, _gibibytes),
+                _number(processes.vram[pid], _gibibytes),
                 f'<td class="{"bad" if state in _DEAD else ""}">{escape(state)}</td>',
             ]
             yield "<tr>" + "".join(cells) + "</tr>"

@@ -11,12 +11,14 @@ about any GPU, not limits of one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
 from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
 _ONES = frozenset({0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF, -1})
+_PROCESS_FOLDER = re.compile(r"/+(?=proc/)")
 _NO_VALUE_TEXTS = frozenset({"", "n/a", "none", "unknown"})
 _NOT_APPLICABLE = Absent(SENTINEL, repr("N/A"))
 
@@ -116,6 +118,15 @@ def text(raw: object) -> str | Absent:
     if cleaned.lower() in _NO_VALUE_TEXTS or raw in _ONES:
         return Absent(SENTINEL, repr(raw)[:40])
     return cleaned
+
+
+def label(raw: object) -> str:
+    """A text from outside the vendor's code as a label, empty where there is none.
+
+    What looks like the folder of a process is made harmless: it would name another one tomorrow.
+    """
+    cleaned = text(raw)
+    return "" if isinstance(cleaned, Absent) else _PROCESS_FOLDER.sub("", cleaned)
 
 
 def item(raw: object, *path: str | int) -> object:

@@ -15,10 +15,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from exporter.sources import slurm
 from exporter.sources.aside import Aside
 from exporter.sources.cgroup import Membership, job_of_environment, membership
 from exporter.sources.files import Files, absent_for, read_text
-from exporter.sources.guard import counter, text
+from exporter.sources.guard import counter, label
 from exporter.sources.session import ASK_AGAIN, POLL, SLOW, DeviceKey, Memo
 from exporter.values import NO_ANSWER, NOT_PERMITTED, NOT_SUPPORTED, Absent, Value
 
@@ -140,12 +141,6 @@ def _parse_stat(told: str | Absent) -> _Process | None:
         return _Process(before.partition("(")[2], parts[0], int(parts[1]), int(parts[19]) / _TICKS)
     except (IndexError, ValueError):
         return None
-
-
-def _label(raw: object) -> str:
-    """A text from outside as a label; one that looks like a path of a process is made harmless."""
-    cleaned = text(raw)
-    return "" if isinstance(cleaned, Absent) else re.sub(r"/+(?=proc/)", "", cleaned)
 
 
 class Kfd:
@@ -314,6 +309,7 @@ class Owners:
         self._files = files
         self._memo = memo
         self._places = kfd
+        self._minors = minors
         self._kfd = Kfd(files, kfd.keys())
         self._descriptors = Descriptors(files, minors, addresses)
         self._own = frozenset(own) - {0, 1}
@@ -342,7 +338,7 @@ class Owners:
         return ranks.get(address, frozenset())
 
     def identity(self, owner: Owner) -> Identity:
-        """Who an owner is; read once for each process."""
+        """Who an owner is; read once for each process, the environment of those shown alone."""
         if owner.started is None:
             return Identity()
         identity, _ = self._recall(owner.pid, owner.started)
@@ -355,11 +351,24 @@ class Owners:
         if identity.job_id or owner.state != RUNNING:
             return identity
         self._memo.get("jobs", POLL, self._read_jobs)
-        job = self._jobs.get(
-            (owner.pid, owner.started),
-            Absent(NO_ANSWER, "/proc/PID/environ: reading one of them hangs"),
-        )
+        job = self._jobs.get((owner.pid, owner.started), "")
+        if job == "" and self._asking.busy:
+            job = Absent(NO_ANSWER, "/proc/PID/environ: reading one of them hangs")
         return replace(identity, job_id=job)
+
+    def jobs(self, key: DeviceKey) -> Mapping[str, str] | Absent:
+        """The batch jobs that the node's files say hold a device, each with its user."""
+        told: slurm.Jobs | Absent = self._memo.get("slurm", SLOW, self._slurm_jobs)
+        return told if isinstance(told, Absent) else told.get(key, {})
+
+    def _slurm_jobs(self) -> slurm.Jobs | Absent:
+        told = slurm.jobs(self._files, self._minors)
+        if isinstance(told, Absent):
+            return told
+        return {
+            key: {job: label(self._name(uid)) for job, uid in by_job.items()}
+            for key, by_job in told.items()
+        }
 
     def clients(self, key: DeviceKey) -> int | Absent:
         """How many DRM clients have the device open, or why that is not known."""
@@ -531,11 +540,11 @@ class Owners:
         cgroups = read_text(self._files, f"/proc/{pid}/cgroup")
         member = Membership() if isinstance(cgroups, Absent) else membership(cgroups)
         identity = Identity(
-            command=_label(process.command) if process else "",
-            user=_label(self._user(pid)),
+            command=label(process.command) if process else "",
+            user=label(self._user(pid)),
             container_id=member.container_id,
             in_pod=bool(member.pod_uid),
-            job_id=_label(member.job_id),
+            job_id=label(member.job_id),
         )
         return identity, self._descends(pid)
 
@@ -556,8 +565,11 @@ class Owners:
         found = None if isinstance(status, Absent) else re.search(r"^Uid:\s+(\d+)", status, re.M)
         if found is None:
             return ""
+        return self._name(found.group(1))
+
+    def _name(self, uid: str) -> str:
         names: Mapping[str, str] = self._memo.get(_PASSWD, ASK_AGAIN, self._users)
-        return names.get(found.group(1), found.group(1))
+        return names.get(uid, uid)
 
     def _users(self) -> dict[str, str]:
         told = read_text(self._files, _PASSWD)
@@ -577,7 +589,7 @@ class Owners:
             return {}
         found = (match for name in names if (match := _LOG.fullmatch(name)))
         return {
-            m[4]: Identity(pod=_label(m[1]), namespace=_label(m[2]), container=_label(m[3]))
+            m[4]: Identity(pod=label(m[1]), namespace=label(m[2]), container=label(m[3]))
             for m in found
         }
 
@@ -601,7 +613,7 @@ class Owners:
     def _job(self, pid: int) -> str | Absent:
         told = read_text(self._files, f"/proc/{pid}/environ")
         if not isinstance(told, Absent):
-            return _label(job_of_environment(told))
+            return label(job_of_environment(told))
         if told.reason == NOT_PERMITTED:
             return Absent(NOT_PERMITTED, f"/proc/PID/environ of other users: {RIGHTS}")
         return ""

@@ -17,6 +17,9 @@ STATIC = math.inf
 ASK_AGAIN = 300.0
 """Seconds after which a static fact that was absent is asked for again."""
 
+POD_RESOURCES = "pod_resources"
+"""The one source that tells nothing of the devices themselves, only who was given them."""
+
 T = TypeVar("T")
 
 

@@ -22,7 +22,7 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 AMDGPU_DRIVER = "/sys/bus/pci/drivers/amdgpu"
 KFD = "/sys/class/kfd/kfd"
 AMD_VENDOR = "0x1002"
-_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GPU_CLASSES = ("0x03", "0x12")  # display controllers and processing accelerators
 
 
@@ -32,7 +32,7 @@ def bound_addresses(files: Files) -> tuple[str, ...]:
         names = files.list(AMDGPU_DRIVER)
     except OSError:
         return ()
-    return tuple(name for name in names if _ADDRESS.fullmatch(name))
+    return tuple(name for name in names if ADDRESS.fullmatch(name))
 
 
 def runtime_suspended(files: Files, address: str) -> bool:
@@ -96,6 +96,29 @@ def kfd_nodes(files: Files) -> dict[str, tuple[KfdNode, ...]]:
                 memory += _properties(described).get("size_in_bytes", 0)
         found.setdefault(address, []).append(KfdNode(int(gpu_id), properties, memory))
     return {address: tuple(nodes) for address, nodes in found.items()}
+
+
+def places(
+    files: Files, addresses: Sequence[str], nodes: Mapping[str, Sequence[KfdNode]]
+) -> tuple[dict[int, DeviceKey], dict[int, DeviceKey]]:
+    """The device or partition behind each of KFD's ids, and behind each render node."""
+    kfd: dict[int, DeviceKey] = {}
+    minors: dict[int, DeviceKey] = {}
+    for address in addresses:
+        of_device = nodes.get(address, ())
+        partitioned = len(of_device) > 1
+        for number, node in enumerate(of_device):
+            key = DeviceKey(address, str(number) if partitioned else None)
+            kfd[node.gpu_id] = key
+            minors[node.properties.get("drm_render_minor", -1)] = key
+        try:
+            names = files.list(f"{PCI_DEVICES}/{address}/drm")
+        except OSError:
+            continue
+        for name in names:
+            if (minor := name.removeprefix("renderD")).isdigit():
+                minors.setdefault(int(minor), DeviceKey(address, SHARED if partitioned else None))
+    return kfd, minors
 
 
 def _resolve(files: Files, path: str) -> str:
@@ -186,7 +209,7 @@ class SysfsGpu:
                 name = _resolve(self._files, self._base + path).rsplit("/", 1)[-1]
             except OSError as error:
                 return absent_for(error, path)
-            if _ADDRESS.fullmatch(name):
+            if ADDRESS.fullmatch(name):
                 return name
             return Absent(NOT_SUPPORTED, f"{path}: leads to no PCI device")
 
@@ -232,27 +255,9 @@ class SysfsSession:
         self._nodes = kfd_nodes(files)
         self._generation = self._kfd_generation()
         self._views: dict[tuple[str, bool], tuple[SysfsGpu, ...]] = {}
-        self._owners = self._make_owners(own)
-
-    def _make_owners(self, own: Collection[int]) -> Owners:
-        kfd: dict[int, DeviceKey] = {}
-        minors: dict[int, DeviceKey] = {}
-        for address in self._addresses:
-            nodes = self._nodes.get(address, ())
-            for number, node in enumerate(nodes):
-                key = DeviceKey(address, str(number) if len(nodes) > 1 else None)
-                kfd[node.gpu_id] = key
-                minors[node.properties.get("drm_render_minor", -1)] = key
-            try:
-                names = self._files.list(f"{PCI_DEVICES}/{address}/drm")
-            except OSError:
-                continue
-            for name in names:
-                if (minor := name.removeprefix("renderD")).isdigit():
-                    key = DeviceKey(address, SHARED if len(nodes) > 1 else None)
-                    minors.setdefault(int(minor), key)
-        return Owners(
-            self._files,
+        kfd, minors = places(files, self._addresses, self._nodes)
+        self._owners = Owners(
+            files,
             self._memo,
             kfd=kfd,
             minors=minors,

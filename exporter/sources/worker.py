@@ -28,7 +28,7 @@ from functools import partial
 from exporter.collectors import COLLECTORS
 from exporter.collectors.base import Reader
 from exporter.sources.files import KernelFiles
-from exporter.sources.session import Memo, Session, UnavailableError
+from exporter.sources.session import POD_RESOURCES, Memo, Session, UnavailableError
 from exporter.values import Wire, to_wire
 
 WHOLE_DEVICE = ""
@@ -78,6 +78,14 @@ def _open_sysfs(_: str) -> Opened:
     )
 
 
+def _open_pod_resources(socket: str) -> Opened:
+    from exporter.sources.pod_resources import PodResourcesSession, kubelet
+
+    return Opened(
+        {POD_RESOURCES: PodResourcesSession(kubelet(socket), KernelFiles())}, time.monotonic
+    )
+
+
 def _open_simulated(argument: str) -> Opened:
     from exporter.simulation.clock import SimulatedClock
     from exporter.simulation.source import open_sessions
@@ -93,9 +101,10 @@ OPENERS: Mapping[str, Callable[[str], Opened]] = {
     "amdsmi": _open_amdsmi,
     "rocm_smi": _open_rocm_smi,
     "sysfs": _open_sysfs,
+    POD_RESOURCES: _open_pod_resources,
     "simulated": _open_simulated,
 }
-"""Every source, by the name of the flag `--sources`. An argument is the simulated node's."""
+"""Every source, by its name. An argument is the simulated node's, or the kubelet's socket."""
 
 
 def reader_ids() -> dict[str, tuple[str, Reader]]:

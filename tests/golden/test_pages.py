@@ -28,6 +28,7 @@ ALIKE = {
     "amdgpu_firmware_devices", "amdgpu_partitions", "amdgpu_clock_max_hertz",
     "amdgpu_vram_total_bytes", "amdgpu_vram_used_bytes",
     "amdgpu_processes", "amdgpu_process_info", "amdgpu_process_state", "amdgpu_vram_zombie_bytes",
+    "amdgpu_allocation_info",
     "amdgpu_xgmi_link_up", "amdgpu_xgmi_link_max_bytes_per_second",
     "amdgpu_pcie_link_transfers_per_second", "amdgpu_pcie_link_max_transfers_per_second",
     "amdgpu_pcie_link_width_lanes", "amdgpu_pcie_link_max_width_lanes",

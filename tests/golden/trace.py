@@ -196,6 +196,20 @@ def _process_state(_: Told, __: int, labels: Labels) -> float:
     return _process(labels).state == labels["state"]
 
 
+def _allocated(told: Told, gpu: int, labels: Labels) -> list[ToldProcess]:
+    """The processes of a batch job on a GPU; nobody tells of containers here."""
+    found = [
+        process
+        for process in _processes(told, gpu, labels)
+        if process.labels.get("job_id") == labels["job_id"] != ""
+    ]
+    if not found or {labels[name] for name in ("namespace", "pod", "container")} != {""}:
+        raise NeverToldError("it was given to nobody of that name")
+    if any(process.labels["user"] != labels["user"] for process in found):
+        raise NeverToldError("the job is another user's")
+    return found
+
+
 def _link(told: Told, gpu: int, labels: Labels) -> int:
     """The number of a link; its peer must be the GPU that the kernel says is at its other end."""
     link = int(labels["link"])
@@ -362,6 +376,8 @@ TRACES: Mapping[str, Trace] = {
     "amdgpu_process_vram_bytes": _process_vram,
     "amdgpu_vram_zombie_bytes": _zombies,
     "amdgpu_process_info": _process_info,
+    "amdgpu_allocation_info": lambda *at: bool(_allocated(*at)),
+    "amdgpu_allocation_vram_bytes": lambda *at: sum(p.vram for p in _allocated(*at)),
     "amdgpu_process_state": _process_state,
     "amdgpu_vram_visible_total_bytes": _file("mem_info_vis_vram_total"),
     "amdgpu_vram_visible_used_bytes": _file("mem_info_vis_vram_used"),

@@ -69,6 +69,7 @@ amdgpu_vram_max_bandwidth_bytes_per_second | gauge | |
 amdgpu_processes | gauge | |
 amdgpu_process_vram_bytes | gauge | pid |
 amdgpu_process_info | gauge | pid command user container_id pod namespace container job_id | node
+amdgpu_allocation_info amdgpu_allocation_vram_bytes | gauge | namespace pod container job_id user |
 amdgpu_xgmi_receive_bytes_total amdgpu_xgmi_transmit_bytes_total | counter | link peer |
 amdgpu_xgmi_receive_bytes_per_second amdgpu_xgmi_transmit_bytes_per_second | gauge | link peer |
 amdgpu_xgmi_link_up amdgpu_xgmi_link_max_bytes_per_second | gauge | link peer |

@@ -56,9 +56,8 @@ def declared() -> list[Declared]:
                 taken = metric.take(collector.reading())
                 assert isinstance(taken, dict)
                 own = tuple(str(name) for name in taken)
-            found.append(
-                Declared(metric.name, metric.kind, metric.help, (*DEVICE, *own), metric.info)
-            )
+            info = metric.info or (metric.name.endswith("_info") and bool(own))
+            found.append(Declared(metric.name, metric.kind, metric.help, (*DEVICE, *own), info))
         for of_node in collector.node_metrics:
             info = of_node.name.endswith("_info")
             found.append(Declared(of_node.name, "gauge", of_node.help, of_node.labels, info))
