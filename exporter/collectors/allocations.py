@@ -163,5 +163,12 @@ COLLECTOR = Collector(
             _LABELS,
         ),
     ),
+    why_absent={
+        **dict.fromkeys(("count", "unmapped"), "the kubelet is not asked"),
+        "containers": "no container holds it",
+        "jobs": "no job of Slurm, Flux or PBS is known to hold it",
+        **dict.fromkeys(("vram", "container_of", "in_pod", "job_of"), "no such process is on it"),
+    },
+    keys="name",
     default=False,
 )

@@ -139,6 +139,8 @@ class Collector(Generic[R]):
             remembered, or kept by the driver of a device that is long gone.
         why_absent: field to the sentence that the support report shows where no source gives it,
             for what lies in a generation of hardware and no error message tells.
+        keys: what the keys of its mappings are, where they come and go; the support report then
+            shows a line for all of them together.
         default: on without being asked for.
     """
 
@@ -152,4 +154,5 @@ class Collector(Generic[R]):
     counters: tuple[str, ...] = ()
     vital: tuple[str, ...] = ()
     why_absent: Mapping[str, str] = field(default_factory=dict)
+    keys: str = ""
     default: bool = True

@@ -200,4 +200,18 @@ COLLECTOR = Collector(
             ("pid", "state"),
         ),
     ),
+    why_absent={
+        **dict.fromkeys(
+            ("vram", "started", "state", "command", "user"), "no process holds memory of it"
+        ),
+        "container_id": "no process's control group is a container's",
+        "in_pod": "no process's control group is a pod's",
+        **dict.fromkeys(
+            ("pod", "namespace", "container"),
+            "no process's container has a log in /var/log/containers",
+        ),
+        "job_id": "no process is known to belong to a job of Slurm, Flux or PBS",
+        "holder": "the kubelet, asked with --collector.allocations, names no single container",
+    },
+    keys="pid",
 )

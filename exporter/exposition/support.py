@@ -148,6 +148,7 @@ def _grouped(
     snapshot: Snapshot, collectors: Sequence[Collector[Any]]
 ) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str, str], list[int]] = {}
+    passing = {collector.name: collector.keys for collector in collectors if collector.keys}
     for row in rows(snapshot, collectors):
         why = "; ".join(
             f"{name}: {absent.reason}" + (f" ({absent.detail})" if absent.detail else "")
@@ -158,6 +159,8 @@ def _grouped(
         if row.pci_address in why:
             why = why.replace(row.pci_address, "DEVICE")
         name = f"{row.collector}.{row.field}"
+        if row.collector in passing and "[" in name:
+            name = f"{name.partition('[')[0]}[{passing[row.collector]}]"
         partition = f"/{row.partition}" if row.partition is not None else ""
         groups.setdefault((name, row.source or "-", why, partition), []).append(row.gpu)
     return [

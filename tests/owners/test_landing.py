@@ -1,8 +1,10 @@
-"""Processes on the landing page."""
+"""Processes on the landing page and in the support report."""
 
 from __future__ import annotations
 
+from exporter.collectors import COLLECTORS
 from exporter.exposition.landing import landing_html
+from exporter.exposition.support import support_table
 from exporter.snapshot import CollectorHealth
 from tests.core.polls import device, snapshot
 from tests.owners.node import Watch, node
@@ -30,3 +32,14 @@ def test_no_processes() -> None:
     nobody = snapshot(device({"processes": Watch(node()).reading()}), collectors=ON)
     assert b"No process holds VRAM" in landing_html(nobody, "/metrics")
     assert b"Processes</h2>" not in landing_html(snapshot(device()), "/metrics")
+
+
+def test_support_has_a_line_for_all_processes() -> None:
+    """Their pids come and go: fields that are told for each share a line."""
+    places = {("processes", "command", str(pid)): "sysfs" for pid in (10, 11)}
+    told = snapshot(device(origins=places), device(origins=places, gpu=1, address="0000:19:00.0"))
+    lines = support_table(told, COLLECTORS).splitlines()
+
+    assert ["  0-1  processes.command[pid]"] == [
+        line.split("  sysfs")[0].rstrip() for line in lines if "processes.command" in line
+    ]
