@@ -525,7 +525,7 @@ class RocmSmiSession:
         )
 
     def devices(self) -> Sequence[tuple[str, int]]:
-        return [(address, views[0].index) for address, views in self._sockets.items()]
+        return [(address, place) for place, address in enumerate(self._sockets)]
 
     def suspended(self, address: str) -> bool:
         return runtime_suspended(self._files, address)

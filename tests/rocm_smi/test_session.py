@@ -197,7 +197,7 @@ def test_partitions_stand_under_their_socket(tmp_path: Path, start: Start) -> No
     """6.4 lists every partition; facts of the socket are read once, the dies per partition."""
     node = Node.create(tmp_path / "tree", "MI300X", 2, partitions=8)
     source = start("sid", node)
-    assert [[node.gpus[0].bdf, 0], [node.gpus[1].bdf, 8]] == source.hello["devices"]
+    assert [[node.gpus[0].bdf, 0], [node.gpus[1].bdf, 1]] == source.hello["devices"]
     read = source.poll()["read"][node.gpus[0].bdf]
     assert ["", *"01234567"] == sorted(read)
     assert 45 == read[""]["temperature"]["sensors"]["junction"]
