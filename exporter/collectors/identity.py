@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from exporter.collectors.base import Collector, Metric, Reader
 from exporter.sources.guard import counter, item, number, text
 from exporter.sources.session import SLOW, STATIC
-from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
+from exporter.values import NOT_SUPPORTED, SENTINEL, Absent, Fields, Value
 
 if TYPE_CHECKING:
     from exporter.sources.amdsmi import AmdSmiGpu
@@ -47,6 +47,14 @@ class Identity:
     numa_node: str | None = None
 
 
+_UNNAMED = "AMD Radeon Graphics"
+
+
+def _market_name(name: str | Absent) -> str | Absent:
+    """The name, unless it is libdrm's for a device that its table lacks (amdgpu_asic_id.c)."""
+    return Absent(SENTINEL, f"{_UNNAMED}: libdrm does not know it") if name == _UNNAMED else name
+
+
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     """From the calls that describe a device."""
     asic = gpu.call("amdsmi_get_gpu_asic_info", every=STATIC)
@@ -55,7 +63,7 @@ def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
     render = number(item(numbering, "drm_render"))
     return {
         "uuid": text(gpu.call("amdsmi_get_gpu_device_uuid", every=STATIC)),
-        "name": text(item(asic, "market_name")),
+        "name": _market_name(text(item(asic, "market_name"))),
         "serial": text(item(board, "product_serial")),
         "vbios_version": text(
             item(gpu.call("amdsmi_get_gpu_vbios_info", every=STATIC), "part_number")
