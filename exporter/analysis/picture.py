@@ -244,7 +244,7 @@ def _health(collector: str, reports: Sequence[SourceReport]) -> CollectorHealth:
     seconds = 0.0
     success = True
     for report in reports:
-        if report.up and report.unanswered:
+        if report.up and not report.devices.keys() <= report.answers.keys():
             success = False
         for answer in report.answers.values():
             seconds += answer.durations.get(collector, 0.0)

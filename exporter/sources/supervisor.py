@@ -73,7 +73,7 @@ class Limits:
 
     interval: float
     init: float = 45.0
-    first: float = 15.0
+    first: float = 10.0
     resident_bytes: int = 512 << 20
     open_files: int = 256
     kill: float = 1.0
@@ -134,8 +134,8 @@ class SourceReport:
         node: versions and counts.
         devices: PCI address to the source's own index, as last listed.
         answers: by PCI address.
-        unanswered: PCI address to why the source has no answer of a device it lists; while it is
-            not up, those alone that it leaves out.
+        unanswered: PCI address to why the source has no answer of a device it lists: one that it
+            leaves out since it hung, or that it did not reach for the second time.
         restarts: by reason, since the daemon started.
         usage: of the worker; None if there is none.
         abandoned: processes that could not be killed and still exist.
@@ -483,6 +483,7 @@ class Source:
         self._probed = ""
         self._node: dict[str, FieldValue] = {}
         self._devices: dict[str, int] = {}
+        self._missed: set[str] = set()
         self._suspects: dict[str, _Suspect] = {}
         self._killed: list[_Killed] = []
         self._restarts = dict.fromkeys(RESTART_REASONS, 0)
@@ -496,6 +497,8 @@ class Source:
 
     def begin(self, poll: int) -> None:
         """Start a poll."""
+        answered = self._cycle.answers
+        self._missed = {a for a in self._devices if self._cycle.asked and a not in answered}
         self._cycle = _Cycle(poll, self._clock())
         self._advance()
 
@@ -532,9 +535,10 @@ class Source:
         unanswered: dict[str, Absent] = {}
         for address in sorted(self._devices.keys() - cycle.answers.keys()):
             suspect = self._suspects.get(address)
-            held = suspect is not None and suspect.held
-            if held or up:
-                why = suspect.why if suspect and held else "it was not reached in time"
+            if suspect is not None and suspect.held:
+                unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {suspect.why}")
+            elif up and address in self._missed:
+                why = "it was not reached in time, twice in a row"
                 unanswered[address] = Absent(NO_ANSWER, f"{self.name}: {why}")
         down = not up and not self.paused
         return SourceReport(

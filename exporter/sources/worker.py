@@ -31,6 +31,13 @@ from exporter.sources.files import KernelFiles
 from exporter.sources.session import POD_RESOURCES, Memo, Session, UnavailableError
 from exporter.values import Wire, to_wire
 
+LONG = 4.5
+"""Seconds; AMD SMI up to 6.1 waits 5 when it starts, and for ever when it reads, for a lock that a
+killed program has left behind."""
+LOCKED = (
+    "it took long to start: maybe a program that was killed left a lock behind in "
+    "/dev/shm/rocm_smi*; if so, stop all that use ROCm SMI or AMD SMI, and delete these files"
+)
 WHOLE_DEVICE = ""
 """The key of the whole device where partitions have their numbers."""
 
@@ -211,12 +218,16 @@ def main(arguments: list[str]) -> int:
     def send(answer: Mapping[str, object]) -> None:
         reply.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
 
+    begin = time.monotonic()
     try:
         worker = Worker(OPENERS[source](rest[0] if rest else ""), send)
     except UnavailableError as error:
         send({"unavailable": [error.reason, error.remedy]})
         return 0
     worker.hello()
+    if time.monotonic() - begin > LONG:
+        # Kept by the supervisor, and told in the log if this worker hangs.
+        sys.stderr.write(f"{LOCKED}\n")
     for line in sys.stdin.buffer:
         if not worker.answer(json.loads(line)):
             break

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import LIMITS, PATIENCE, Rig, fault, rig
+from tests.faults.harness import LIMITS, PATIENCE, Rig, fault, rig, true
 from tests.kernel.launch import Launcher, launcher
 from tests.kernel.node import Node
 
@@ -24,16 +24,19 @@ def hang(run: Rig) -> None:
 
 
 def test_hang_on_one_gpu(eight: Node) -> None:
-    """One GPU of eight hangs: the other seven are read in the same poll, it when it answers."""
+    """One GPU of eight hangs: the other seven go on, it comes back when it answers again."""
     others = [gpu for gpu in range(8) if gpu != SICK]
     with rig(eight) as run:
         run.all_up()
         hang(run)
+        page = run.poll()  # on a busy machine, too short for the worker's successor to read all
+        assert others == page.up()
+        run.not_wrong(*range(8))
+        assert 1 == page.restarts("amdsmi")["hang"]
         page = run.poll()
         assert others == page.up()
         run.right(*others)
         run.not_wrong(SICK)
-        assert 1 == page.restarts("amdsmi")["hang"]
         assert 1.0 == page.one("amdgpu_exporter_source_up", source="amdsmi")
         assert 0.0 == page.one("amdgpu_exporter_collector_success", collector="power")
         page = run.until(lambda _: run.measured(SICK)["junction"])
@@ -211,11 +214,12 @@ class TestLocks:
             run.spared(SICK)
             for file in (old.root / "dev/shm").iterdir():
                 file.unlink()
-            run.all_up()
+            # A probe has the new lock, and so finds the GPU well; the worker has to be replaced.
+            run.until(lambda _: true(old, SICK) == run.measured(SICK))
+            run.right()
             assert {"hang"} == run.page.restarts("amdsmi").keys()
-            assert fault("device is down", run.address(SICK)) == run.told()
-            [line] = [line for line in run.lines() if line["fault"] == "started"]
-            assert "delete the rocm_smi* shared memory files in /dev/shm" in line["reason"]
+            assert set(fault("device is down", run.address(SICK))) == set(run.told())
+            assert "left a lock behind in /dev/shm/rocm_smi*" in run.lines()[0]["reason"]
 
     @staticmethod
     def _other(start: Launcher, limit: float = PATIENCE, kill_after: float = 0.0) -> str:

@@ -312,7 +312,8 @@ def test_a_device_that_hangs_again_much_later_is_not(stage: Stage) -> None:
     asking = probe(stage)
     assert asking is not None
     asking.answer()
-    stage.attend(after=300.0)
+    stage.attend()
+    stage.now += 300
     hang(stage, main)
     stage.last.hello()
     stage.attend()
@@ -516,11 +517,25 @@ def test_late_answers_count_for_the_next_poll(stage: Stage) -> None:
     report = stage.attend()
     assert report.up
     assert {SECOND, THIRD} == report.answers.keys()
-    assert f"sysfs: {'it was not reached in time'}" == report.unanswered[FIRST].detail
+    assert not report.unanswered
     assert stage.source.wait_until() is not None
     assert [FIRST] == worker.answer()
     assert set(DEVICES) == stage.attend().answers.keys()
     assert stage.source.wait_until() is None
+
+
+def test_a_device_that_is_never_reached(stage: Stage) -> None:
+    """Once is a busy moment, twice in a row is told."""
+    worker = stage.opened()
+    worker.asked()
+    worker.read(FIRST)
+    worker.read(SECOND)
+    assert not stage.attend().unanswered
+    stage.begin()
+    worker.read(FIRST)
+    report = stage.attend()
+    assert [THIRD] == list(report.unanswered)
+    assert "sysfs: it was not reached in time, twice in a row" == report.unanswered[THIRD].detail
 
 
 def test_a_slow_worker_is_up(stage: Stage) -> None:
