@@ -35,6 +35,9 @@ def test_hang_on_one_gpu(eight: Node) -> None:
         assert 1 == page.restarts("amdsmi")["hang"]
         page = run.poll()
         assert others == page.up()
+        assert all(all(run.measured(gpu).values()) for gpu in others)
+        page = run.poll()
+        assert others == page.up()
         run.right(*others)
         run.not_wrong(SICK)
         assert 1.0 == page.one("amdgpu_exporter_source_up", source="amdsmi")
