@@ -16,7 +16,7 @@ from exporter.sources.worker import reader_ids
 from exporter.values import Absent, FieldValue
 from tests.bench.__main__ import main
 from tests.bench.measure import DAEMON, SUITE, Exporter, Naive, opens_of_metrics
-from tests.bench.phases import PARTS, Phases
+from tests.bench.phases import Phases
 from tests.kernel.launch import launcher
 from tests.kernel.node import Node, scratch
 
@@ -98,7 +98,7 @@ def test_no_reader_runs_twice(node: Node, tmp_path: Path) -> None:
             ran += times
         assert ran
     calls = Phases(tmp_path / "amdsmi").calls
-    assert calls[f"{PARTS['amdsmi']}:amdsmi_get_gpu_metrics_info"] == GPUS * POLLS
+    assert calls["sources/amdsmi:read"] == GPUS * POLLS
 
 
 def _given(fields: dict[str, FieldValue]) -> set[tuple[str, str]]:
