@@ -110,7 +110,7 @@ class Thresholds:
         86_400,
     )
     span_seconds: float = _threshold(
-        3600.0,
+        5400.0,
         "No rise is judged before it has lasted for so long: lazy loading, graph capture and the "
         "first epoch take less.",
         300,
@@ -146,7 +146,7 @@ class Thresholds:
         30,
     )
     trend_tau: float = _threshold(
-        0.6,
+        0.7,
         "The surplus of rising over falling pairs; the score alone is too kind to long series "
         "of correlated values.",
         0,

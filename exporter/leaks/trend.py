@@ -16,10 +16,12 @@ from statistics import median
 from exporter.leaks.floors import LOAD_UNIT, PAGE_BITS, Floors, Level
 from exporter.leaks.model import Thresholds
 
-WINDOWS = (32, 22, 16, 11, 7)
+WINDOWS = (32, 25, 19, 14, 10, 8, 7)
 """Lengths in buckets, longest first. Below 7, chance alone is monotone too often."""
 _RHYTHM = 100 * 3600.0
 """A rise that lasts longer is no rhythm of days and a long weekend."""
+_HALF_DAY = 13 * 3600.0
+"""Nor does the load of a day go one way for longer, be it ever so noisy."""
 _MEMORY = 8 * 86_400.0
 """How far back a level that was held once makes a rise to it nothing new: a week and a day."""
 
@@ -29,8 +31,10 @@ _MARGIN = 0.5
 """Standard errors that the load may have risen by more than it seems."""
 _SIGNIFICANT = 1.5
 """Standard errors from which on a load does rise."""
-_LEAST_LOAD = 0.01
-"""A rise of the load below this explains nothing, however significant it is."""
+_LOADED = 4.0
+"""How much more such a load may take with it than one that may only be noise."""
+_CERTAIN = 2.5
+"""The same for the shorter line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +92,13 @@ def rise(
                 continue
             base = kept[start]
             if span < _RHYTHM:
-                base = max(base, _usual(levels[max(depth, 1) :], born, began, limits))
+                base = max(base, _usual(levels[depth:], born, began, limits))
             found = _steady(level, kept, start, end, base, pages, limits)
             if found is None:
                 continue
-            # The load over twice the window, since it says more of a slow rhythm.
-            if span < _RHYTHM:
-                explained = per_load * _load_per_second(level, max(0, start - length))
-                if found.bytes_per_second <= explained:
-                    continue
+            explained = per_load * _load_per_second(level, start, length)
+            if span < _HALF_DAY and found.bytes_per_second <= explained:
+                continue
             return found
     return None
 
@@ -120,12 +122,24 @@ def pace(floors: Floors, limits: Thresholds) -> float | None:
     return None
 
 
-def _load_per_second(level: Level, start: int) -> float:
-    """How fast the load may have changed: least squares, and a margin for its noise.
+def _load_per_second(level: Level, start: int, length: int) -> float:
+    """How fast the load may have changed in a window, in either direction.
 
-    Infinite where it certainly changes, since nobody knows what it takes with it: what works at
-    night takes more when others take less.
+    What works at night takes more when others take less. The line through twice the window knows
+    more of a slow rhythm; the line through the window alone sees the turn of one.
     """
+    long, error = _line(level, max(0, start - length))
+    short, short_error = _line(level, start)
+    if long > _SIGNIFICANT * error:
+        long *= _LOADED
+    change = long + _MARGIN * error
+    if short > _CERTAIN * short_error:
+        change = max(change, _LOADED * short)
+    return change / level.width
+
+
+def _line(level: Level, start: int) -> tuple[float, float]:
+    """Slope of the load, without its sign, and its standard error; by least squares."""
     known = [
         (bucket, load / LOAD_UNIT)
         for bucket, load in zip(level.buckets[start:], level.loads[start:], strict=True)
@@ -133,17 +147,13 @@ def _load_per_second(level: Level, start: int) -> float:
     ]
     count = len(known)
     if count < 4:
-        return 0.0
+        return 0.0, 0.0
     middle = sum(bucket for bucket, _ in known) / count
     mean = sum(load for _, load in known) / count
     spread = sum((bucket - middle) ** 2 for bucket, _ in known)
     slope = sum((bucket - middle) * (load - mean) for bucket, load in known) / spread
     rest = sum((load - mean - slope * (bucket - middle)) ** 2 for bucket, load in known)
-    error = sqrt(rest / (count - 2) / spread)
-    slope = abs(slope)
-    if slope > _SIGNIFICANT * error and slope * (known[-1][0] - known[0][0]) > _LEAST_LOAD:
-        return inf
-    return (slope + _MARGIN * error) / level.width
+    return abs(slope), sqrt(rest / (count - 2) / spread)
 
 
 def _kept(floors: Sequence[int]) -> list[int]:
@@ -158,16 +168,18 @@ def _kept(floors: Sequence[int]) -> list[int]:
 def _usual(levels: Sequence[Level], born: float, moment: float, limits: Thresholds) -> int:
     """Up to where a floor in the days before makes a rise nothing new: its highest and a margin."""
     oldest = max(born, moment - _MEMORY)
-    floors = [
-        floor
-        for level in levels
-        for bucket, floor in zip(level.buckets, level.floors, strict=True)
-        if oldest <= bucket * level.width <= moment - level.width
-    ]
-    if not floors:
-        return -(1 << 60)
-    highest = max(floors)
-    return highest + int(limits.swing_ratio * (highest - min(floors)))
+    highest, lowest = -(1 << 60), 1 << 60
+    for level in levels:
+        width = level.width
+        floors = [
+            floor
+            for bucket, floor in zip(level.buckets, level.floors, strict=True)
+            if oldest <= bucket * width <= moment - width
+        ]
+        # What was held over three buckets: a single sample may have met a peak.
+        for held in map(min, floors, floors[1:], floors[2:]):
+            highest, lowest = max(highest, held), min(lowest, held)
+    return highest + int(limits.swing_ratio * max(0, highest - lowest))
 
 
 def _steady(

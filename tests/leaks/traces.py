@@ -126,6 +126,8 @@ LEAKS: dict[str, Kind] = {}
 """Kinds that are leaks, by name."""
 CLEAN: dict[str, Kind] = {}
 """Kinds that are none."""
+LIMITS: dict[str, Kind] = {}
+"""Kinds that are none, and that nobody can tell from a leak while they last."""
 
 
 def make(kind: str, seed: int, gib: int, interval: float, days: float | None = None) -> Trace:
@@ -142,7 +144,7 @@ def make(kind: str, seed: int, gib: int, interval: float, days: float | None = N
     if days is None:
         days = min(10.0, max(1.0, interval * 150 / DAY))
     scene = Scene(random, gib, interval, days * DAY)
-    {**LEAKS, **CLEAN}[kind](scene)
+    {**LEAKS, **CLEAN, **LIMITS}[kind](scene)
     return _record(kind, scene)
 
 
@@ -218,6 +220,12 @@ def leaks(function: Kind) -> Kind:
 def clean(function: Kind) -> Kind:
     """Register a kind that is none."""
     CLEAN[function.__name__] = function
+    return function
+
+
+def limit(function: Kind) -> Kind:
+    """Register a kind that is none, but looks like one while it lasts."""
+    LIMITS[function.__name__] = function
     return function
 
 
@@ -767,3 +775,28 @@ def collective_buffers(scene: Scene) -> None:
         lasts = max(random.uniform(6, 30) * HOUR, 4 * scene.interval)
         scene.run(life(), time, time + lasts)
         time += lasts + 120
+
+
+# ---- What can't be told apart ----------------------------------------------------------------
+
+
+@limit
+def unreported_rhythm(scene: Scene) -> None:
+    """Memory follows the day, and the activity is not reported: the first morning is a climb."""
+    day_and_night(scene)
+    scene.activity = None
+
+
+@limit
+def long_ramp(scene: Scene) -> None:
+    """A straight climb of 3 to 8 hours that stops."""
+    level, lasts = _level(scene), scene.random.uniform(3, 8) * HOUR
+    rate = scene.random.uniform(0.01, 0.05)
+    scene.run(lambda age: level + rate * min(age, lasts) / HOUR)
+
+
+@limit
+def slow_saw(scene: Scene) -> None:
+    """Garbage is collected after 3 to 12 hours: the first tooth is a climb."""
+    teeth = saw(scene.random.uniform(0.05, 0.3), scene.random.uniform(3, 12) * HOUR)
+    scene.run(total_of(warm(_level(scene), 600), teeth))
