@@ -3,8 +3,8 @@
 Kinds of traces and seeds are each cut in two: every other kind by name, of the leaks and of the
 rest, and seeds below and from 10,000. Thresholds were chosen by looking at the first half of the
 kinds with the first half of the seeds alone (`--calibrate`); the report is over the other half of
-both. Whoever changes a threshold keeps to that, and once the report has led to a change, `REPORT_SEEDS`
-moves on.
+both. Whoever changes a threshold keeps to that, and once the report has led to a change,
+`REPORT_SEEDS` moves on.
 
 A trace is streamed sample by sample. A leak is found when its kind, and for a process its pid, is
 named after it began; anything else that is named, at any time, is a false alarm.

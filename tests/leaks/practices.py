@@ -3,8 +3,8 @@
 They see the memory in use alone and know no kinds, so that any alarm after a leak has begun counts
 for them. Like rules with a `for`, they must hold for a quarter of an hour and two samples.
 
-- predict_linear: `predict_linear(used[6h], 4 * 3600) > total`, as public rules do for file systems.
-- deriv: `deriv(used[1h])` above 1 MB/s, the least that gpulse calls a leak.
+- predict_linear: `predict_linear(used[6h], 24 * 3600) > total`, as public rules do for file systems.
+- deriv: `deriv(used[1h])` above 0.5 % of the VRAM per hour, half of the leak that must be named.
 - ols: least squares over 2 hours with R² of at least 0.7, and the same least slope.
 """
 
@@ -17,8 +17,8 @@ from itertools import accumulate
 from exporter.leaks import Sample
 
 HOLD = 900.0
-_LEAST = 1e6
-_HORIZON = 4 * 3600.0
+_LEAST = 0.005 / 3600
+_HORIZON = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ RULES: dict[str, tuple[float, Callable[[Line], bool]]] = {
         6 * 3600.0,
         lambda line: line.level + line.slope * _HORIZON > line.total,
     ),
-    "deriv": (3600.0, lambda line: line.slope > _LEAST),
-    "ols": (2 * 3600.0, lambda line: line.slope > _LEAST and line.fit >= 0.7),
+    "deriv": (3600.0, lambda line: line.slope > _LEAST * line.total),
+    "ols": (2 * 3600.0, lambda line: line.slope > _LEAST * line.total and line.fit >= 0.7),
 }
 """Name to window in seconds, and when it alarms."""
 
