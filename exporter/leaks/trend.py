@@ -14,6 +14,7 @@ from math import inf, sqrt
 from statistics import median
 
 from exporter.leaks.floors import LOAD_UNIT, PAGE_BITS, Floors, Level
+from exporter.leaks.load import load_per_second, without_load
 from exporter.leaks.model import Thresholds
 
 WINDOWS = (32, 25, 19, 14, 10, 8, 7)
@@ -22,19 +23,12 @@ _RHYTHM = 100 * 3600.0
 """A rise that lasts longer is no rhythm of days and a long weekend."""
 _HALF_DAY = 13 * 3600.0
 """Nor does the load of a day go one way for longer, be it ever so noisy."""
+_MOST_OF_A_DAY = 20 * 3600.0
+"""A window that sees the load of a day go up and down."""
 _MEMORY = 8 * 86_400.0
 """How far back a level that was held once makes a rise to it nothing new: a week and a day."""
-
 _MOST_EVEN = 0.78
 """A short window need only have so much of the even steps that fit into it."""
-_MARGIN = 0.5
-"""Standard errors that the load may have risen by more than it seems."""
-_SIGNIFICANT = 1.5
-"""Standard errors from which on a load does rise."""
-_LOADED = 4.0
-"""How much more such a load may take with it than one that may only be noise."""
-_CERTAIN = 2.5
-"""The same for the shorter line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +39,12 @@ class Rise:
         since: when it began.
         until: the end of what is confirmed.
         base, growth: pages at the start, and on top of it at `until`.
-        score: Mann-Kendall's standard score.
     """
 
     since: float
     until: float
     base: int
     growth: int
-    score: float
 
     @property
     def bytes_per_second(self) -> float:
@@ -80,26 +72,33 @@ def rise(
         if count < WINDOWS[-1]:
             continue
         kept = _kept(level.floors)
-        if kept[-2] - kept[0] < pages:
-            continue
-        for length in WINDOWS:
-            start, end = count - length, count - 1 - length // 4
-            if start < 0 or kept[end] - kept[start] < pages:
+        moves = max(level.floors) - level.floors[0] >= pages
+        for length in WINDOWS if moves else ():
+            start = count - length
+            if start < 0:
                 continue
             began = level.buckets[start] * level.width
             span = level.buckets[-1] * level.width - began
             if began < born or span < limits.span_seconds:
                 continue
-            base = kept[start]
-            if span < _RHYTHM:
-                base = max(base, _usual(levels[depth:], born, began, limits))
-            found = _steady(level, kept, start, end, base, pages, limits)
-            if found is None:
-                continue
-            explained = per_load * _load_per_second(level, start, length)
-            if span < _HALF_DAY and found.bytes_per_second <= explained:
-                continue
-            return found
+            found = None
+            if kept[-1 - length // 4] - kept[start] >= pages:
+                base = kept[start]
+                if span < _RHYTHM:
+                    base = max(base, _usual(levels[depth:], born, began, limits))
+                found = _steady(
+                    level, start, level.floors[start:], level.loads[start:], base, pages, limits
+                )
+                if found is not None and span < _HALF_DAY:
+                    explained = per_load * load_per_second(level, start, length)
+                    if found.bytes_per_second <= explained:
+                        found = None
+            if found is None and _MOST_OF_A_DAY <= span < _RHYTHM:
+                rest = without_load(level, start)
+                if rest is not None:
+                    found = _steady(level, start, rest, None, -(1 << 60), pages, limits)
+            if found is not None:
+                return found
     return None
 
 
@@ -120,40 +119,6 @@ def pace(floors: Floors, limits: Thresholds) -> float | None:
         ]
         return median(slopes) * (1 << PAGE_BITS) / level.width
     return None
-
-
-def _load_per_second(level: Level, start: int, length: int) -> float:
-    """How fast the load may have changed in a window, in either direction.
-
-    What works at night takes more when others take less. The line through twice the window knows
-    more of a slow rhythm; the line through the window alone sees the turn of one.
-    """
-    long, error = _line(level, max(0, start - length))
-    short, short_error = _line(level, start)
-    if long > _SIGNIFICANT * error:
-        long *= _LOADED
-    change = long + _MARGIN * error
-    if short > _CERTAIN * short_error:
-        change = max(change, _LOADED * short)
-    return change / level.width
-
-
-def _line(level: Level, start: int) -> tuple[float, float]:
-    """Slope of the load, without its sign, and its standard error; by least squares."""
-    known = [
-        (bucket, load / LOAD_UNIT)
-        for bucket, load in zip(level.buckets[start:], level.loads[start:], strict=True)
-        if load >= 0
-    ]
-    count = len(known)
-    if count < 4:
-        return 0.0, 0.0
-    middle = sum(bucket for bucket, _ in known) / count
-    mean = sum(load for _, load in known) / count
-    spread = sum((bucket - middle) ** 2 for bucket, _ in known)
-    slope = sum((bucket - middle) * (load - mean) for bucket, load in known) / spread
-    rest = sum((load - mean - slope * (bucket - middle)) ** 2 for bucket, load in known)
-    return abs(slope), sqrt(rest / (count - 2) / spread)
 
 
 def _kept(floors: Sequence[int]) -> list[int]:
@@ -184,47 +149,61 @@ def _usual(levels: Sequence[Level], born: float, moment: float, limits: Threshol
 
 def _steady(
     level: Level,
-    kept: list[int],
     start: int,
-    end: int,
+    floors: Sequence[int],
+    loads: Sequence[int] | None,
     base: int,
     least: int,
     limits: Thresholds,
 ) -> Rise | None:
+    """A rise of a window's floors above a base, if it is steady.
+
+    Args:
+        level: for the times.
+        start: where the window begins in it.
+        floors: of the window.
+        loads: of the window; None where they are taken off the floors already.
+        base: what is below is nothing new.
+        least: the least growth that counts, in pages.
+        limits: the thresholds.
+    """
+    end = len(floors) - 1 - len(floors) // 4
+    kept = _kept(floors)[: end + 1]
+    whole = kept[end] - kept[0]
+    base = max(base, kept[0])
     growth = kept[end] - base
     if growth < least:
         return None
-    total = squares = 0
-    onset = start
-    height = 0
-    for index in range(start, end + 1):
-        above = max(kept[index] - base, 0)
-        step = above - height
-        squares += step * step
+    # A base above the start hides how it began, but not that it slows down.
+    if sum(kept) - (end + 1) * kept[0] > limits.concavity * whole * (end + 1):
+        return None
+    total = squares = height = onset = 0
+    for index, floor in enumerate(kept):
+        above = max(floor - base, 0)
+        squares += (above - height) ** 2
         total += above
         height = above
         if above * 20 <= growth:
             onset = index
-    mean = total / (growth * (end - start + 1))
-    if not limits.convexity <= mean <= limits.concavity:
+    if not limits.convexity <= total / (growth * (end + 1)) <= limits.concavity:
         return None
-    if growth * growth < min(limits.steps, _MOST_EVEN * (end - start)) * squares:
+    if growth * growth < min(limits.steps, _MOST_EVEN * end) * squares:
         return None
-    score = _score(level.floors[start:], level.loads[start:], limits)
-    if score < limits.trend_z:
+    if _score(floors, loads, limits) < limits.trend_z:
         return None
     return Rise(
-        since=float(level.buckets[onset] * level.width),
-        until=float(level.buckets[end] * level.width),
+        since=float(level.buckets[start + onset] * level.width),
+        until=float(level.buckets[start + end] * level.width),
         base=base,
         growth=growth,
-        score=score,
     )
 
 
-def _score(floors: Sequence[int], loads: Sequence[int], limits: Thresholds) -> float:
+def _score(floors: Sequence[int], loads: Sequence[int] | None, limits: Thresholds) -> float:
     """Mann-Kendall's score over the pairs between which the load did not rise."""
     count, tolerance = len(floors), limits.load_tolerance * LOAD_UNIT
+    if loads is None:
+        loads = [0] * count
     surplus = comparable = 0
     for later in range(1, count):
         floor, load = floors[later], loads[later] - tolerance

@@ -3,7 +3,7 @@
 They see the memory in use alone and know no kinds, so that any alarm after a leak has begun counts
 for them. Like rules with a `for`, they must hold for a quarter of an hour and two samples.
 
-- predict_linear: `predict_linear(used[6h], 24 * 3600) > total`, as public rules do for file systems.
+- predict_linear: `predict_linear(used[6h], 24 * 3600) > total`, as rules for file systems do.
 - deriv: `deriv(used[1h])` above 0.5 % of the VRAM per hour, half of the leak that must be named.
 - ols: least squares over 2 hours with R² of at least 0.7, and the same least slope.
 """
