@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from exporter.collectors.base import Collector
 from exporter.snapshot import FieldKey
 from exporter.sources.session import DeviceKey
 from exporter.sources.supervisor import SourceReport
-from exporter.values import Absent, FieldValue, Scalar
+from exporter.values import Absent, Fields, FieldValue, Scalar
 
 KEEP_SOURCE = 120.0
 """Seconds for which a counter waits for the source that it comes from before it takes another."""
@@ -27,14 +28,56 @@ class Assembled:
 
     Attributes:
         values: collector to field to value, absences left out.
+        readings: by collector, the same as its reading; the very same object as in the poll before
+            where nothing has changed.
         origins, absences: as in `exporter.snapshot.Device`.
         time: when it was read, in seconds of the source's clock.
     """
 
     values: dict[str, dict[str, Scalar | dict[str, Scalar]]] = field(default_factory=dict)
+    readings: dict[str, Any] = field(default_factory=dict)
     origins: dict[FieldKey, str] = field(default_factory=dict)
     absences: dict[FieldKey, dict[str, Absent]] = field(default_factory=dict)
     time: float = 0.0
+
+
+_Told = list[tuple[str, str, Fields]]
+"""Readers in order of preference, each with its source and the fields that it gave."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one collector's readers gave of a device, put together.
+
+    Attributes:
+        told: by whom.
+        values, reading, origins, absences: as in `Assembled`.
+        offered: the fields with a value, by reader.
+        won: the readers from which one of them was taken.
+        counters: those that were taken, and the reader.
+        settled: the same answers would be put together the same way again.
+    """
+
+    told: _Told
+    values: dict[str, Scalar | dict[str, Scalar]] = field(default_factory=dict)
+    reading: Any = None
+    origins: dict[FieldKey, str] = field(default_factory=dict)
+    absences: dict[FieldKey, dict[str, Absent]] = field(default_factory=dict)
+    offered: dict[str, set[FieldKey]] = field(default_factory=dict)
+    won: set[str] = field(default_factory=set)
+    counters: dict[FieldKey, str] = field(default_factory=dict)
+    settled: bool = True
+
+    def repeats(self, told: _Told) -> bool:
+        """Whether these answers are the very same objects as those that it was put together of."""
+        return (
+            self.settled
+            and len(told) == len(self.told)
+            and all(
+                new[2] is old[2] and new[0] == old[0] and new[1] == old[1]
+                for new, old in zip(told, self.told, strict=True)
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -47,7 +90,7 @@ class _ReaderState:
         asked, asked_at: whether it has been asked, and when.
     """
 
-    offered: dict[DeviceKey, list[FieldKey]] = field(default_factory=dict)
+    offered: dict[DeviceKey, set[FieldKey]] = field(default_factory=dict)
     won: bool = False
     asked: bool = False
     asked_at: float = 0.0
@@ -58,6 +101,8 @@ class Assembly:
 
     def __init__(self, collectors: Sequence[Collector[object]]) -> None:
         self._readers: list[tuple[str, Collector[object], str]] = []
+        self._collectors: list[tuple[Collector[object], list[tuple[str, str]]]] = []
+        self._parts: dict[tuple[DeviceKey, str], _Part] = {}
         self._states: dict[str, _ReaderState] = {}
         self._found: dict[DeviceKey, Assembled] = {}
         self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
@@ -71,6 +116,10 @@ class Assembly:
             (f"{collector.name}/{number}", collector, reader.source)
             for collector in collectors
             for number, reader in enumerate(collector.readers)
+        ]
+        self._collectors = [
+            (collector, [(reader, of) for reader, its, of in self._readers if its is collector])
+            for collector in collectors
         ]
         self._states = {
             reader: self._states.get(reader, _ReaderState()) for reader, _, _ in self._readers
@@ -91,7 +140,7 @@ class Assembly:
     def _idle(self, state: _ReaderState) -> bool:
         """Whether other readers gave all that this one could give."""
         return not state.won and all(
-            device in self._found and self._found[device].origins.keys() >= set(places)
+            device in self._found and self._found[device].origins.keys() >= places
             for device, places in state.offered.items()
         )
 
@@ -132,57 +181,94 @@ class Assembly:
 
     def assemble(self, reports: Sequence[SourceReport], now: float) -> dict[DeviceKey, Assembled]:
         """One poll's answers, by device and partition; `now` is monotonic, in seconds."""
+        heard = {report.name: report for report in reports if not report.paused}
+        simulated = any(report.name == "simulated" for report in reports)
+        views = {
+            name: [
+                (DeviceKey(address, partition or None), by_reader, answer.time)
+                for address, answer in report.answers.items()
+                for partition, by_reader in answer.readings.items()
+            ]
+            for name, report in heard.items()
+        }
         found: dict[DeviceKey, Assembled] = {}
+        parts: dict[tuple[DeviceKey, str], _Part] = {}
         left_alone = set(self._states)
-        by_source = {report.name: report for report in reports}
-        simulated = by_source.get("simulated")
-        for reader, collector, source in self._readers:
-            report = simulated or by_source.get(source)
-            if report is None or report.paused:
-                continue
-            state = self._states[reader]
-            offered: dict[DeviceKey, list[FieldKey]] = {}
-            won, asked = False, False
-            for address, answer in report.answers.items():
-                asked = asked or collector.name in answer.errors
-                for partition, by_reader in answer.readings.items():
-                    if reader not in by_reader:
+        for collector, readers in self._collectors:
+            told: dict[DeviceKey, _Told] = {}
+            asked: set[str] = set()
+            for reader, source in readers:
+                name = "simulated" if simulated else source
+                if name not in heard:
+                    continue
+                if any(collector.name in answer.errors for answer in heard[name].answers.values()):
+                    asked.add(reader)
+                for device, by_reader, time in views[name]:
+                    fields = by_reader.get(reader)
+                    if fields is None:
                         continue
-                    asked = True
-                    device = DeviceKey(address, partition or None)
-                    assembled = found.setdefault(device, Assembled())
-                    assembled.time = max(assembled.time, answer.time)
-                    places: list[FieldKey] = []
-                    for name, value in by_reader[reader].items():
-                        counted = name in collector.counters
-                        for inner, item in _items(value):
-                            place = (collector.name, name, inner)
-                            if isinstance(item, Absent):
-                                self._absent(assembled, place, report.name, item)
-                                continue
-                            places.append(place)
-                            if place in assembled.origins:
-                                continue
-                            if counted and not self._keeps((device, place), reader, now):
-                                continue
-                            won = True
-                            _put(assembled.values, place, item)
-                            assembled.origins[place] = report.name
-                    if places:
-                        offered[device] = places
-            if asked:
-                state.offered, state.won = offered, won
-                state.asked, state.asked_at = True, now
-                left_alone.remove(reader)
+                    asked.add(reader)
+                    told.setdefault(device, []).append((reader, name, fields))
+                    if device not in found:
+                        found[device] = Assembled()
+                    found[device].time = max(found[device].time, time)
+            for reader in asked:
+                self._states[reader] = _ReaderState(asked=True, asked_at=now)
+            left_alone -= asked
+            for device, by_whom in told.items():
+                part = self._part(collector, device, by_whom, now)
+                parts[device, collector.name] = part
+                for reader, places in part.offered.items():
+                    self._states[reader].offered[device] = places
+                for reader in part.won:
+                    self._states[reader].won = True
+                assembled = found[device]
+                if part.values:
+                    assembled.values[collector.name] = part.values
+                    assembled.readings[collector.name] = part.reading
+                assembled.origins.update(part.origins)
+                assembled.absences.update(part.absences)
         if not found.keys() <= self._found.keys():
             for reader in left_alone:  # it may be the one that knows the new device best
                 self._states[reader] = _ReaderState()
-        self._found, self._now = found, now
+        self._found, self._parts, self._now = found, parts, now
         return found
 
-    @staticmethod
-    def _absent(assembled: Assembled, place: FieldKey, source: str, absent: Absent) -> None:
-        assembled.absences.setdefault(place, {}).setdefault(source, absent)
+    def _part(
+        self, collector: Collector[object], device: DeviceKey, told: _Told, now: float
+    ) -> _Part:
+        """What is told of a device, put together; as before where it was told before."""
+        before = self._parts.get((device, collector.name))
+        if before is not None and before.repeats(told):
+            for place, reader in before.counters.items():
+                self._counters[device, place] = reader, now
+            return before
+        part = _Part(told)
+        for reader, source, fields in told:
+            places: set[FieldKey] = set()
+            for name, value in fields.items():
+                counted = name in collector.counters
+                for inner, item in _items(value):
+                    place = (collector.name, name, inner)
+                    if isinstance(item, Absent):
+                        part.absences.setdefault(place, {}).setdefault(source, item)
+                        continue
+                    places.add(place)
+                    if place in part.origins:
+                        continue
+                    if counted and not self._keeps((device, place), reader, now):
+                        part.settled = False
+                        continue
+                    if counted:
+                        part.counters[place] = reader
+                    part.won.add(reader)
+                    _put(part.values, place, item)
+                    part.origins[place] = source
+            if places:
+                part.offered[reader] = places
+        if part.values:
+            part.reading = collector.reading(**part.values)
+        return part
 
     def _keeps(self, key: tuple[DeviceKey, FieldKey], reader: str, now: float) -> bool:
         """Whether a counter may come from this reader: it stays with the one that it came from."""
@@ -199,11 +285,8 @@ def _items(value: FieldValue) -> Iterable[tuple[str, Scalar | Absent]]:
     return value.items() if isinstance(value, (dict, Mapping)) else (("", value),)
 
 
-def _put(
-    values: dict[str, dict[str, Scalar | dict[str, Scalar]]], place: FieldKey, item: Scalar
-) -> None:
-    collector, name, inner = place
-    fields = values.setdefault(collector, {})
+def _put(fields: dict[str, Scalar | dict[str, Scalar]], place: FieldKey, item: Scalar) -> None:
+    _, name, inner = place
     if not inner:
         fields[name] = item
         return

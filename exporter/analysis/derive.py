@@ -7,11 +7,11 @@ reset: nothing is derived from that step.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from exporter.collectors.base import Collector, Derivation, Integral, Setting, Share
+from exporter.collectors.base import Collector, Integral, Rate, Setting, Share
 from exporter.sources.session import DeviceKey
 
 GAP = 3.0
@@ -20,8 +20,9 @@ GAP = 3.0
 
 @dataclass(slots=True)
 class _Memory:
-    """A device's last reading of one collector, its time, and the sums so far."""
+    """A device's last reading of one collector, as told and as filled, its time, and the sums."""
 
+    told: Any = None
     reading: Any = None
     time: float = 0.0
     sums: dict[str, Any] = field(default_factory=dict)
@@ -43,68 +44,89 @@ class Derive:
 
     def fill(self, collector: Collector[Any], key: DeviceKey, reading: Any, time: float) -> Any:
         """The reading with its derived fields, from it and the one before."""
-        memory = self._memory.setdefault((key, collector.name), _Memory())
+        if not collector.derived and not collector.counters:
+            return reading
+        memory = self._memory.get((key, collector.name))
+        if memory is None:
+            memory = self._memory[key, collector.name] = _Memory()
         elapsed = time - memory.time
         if memory.reading is None or not 0 < elapsed <= GAP * self.interval:
             before, elapsed = None, 0.0
         else:
             before = memory.reading
-        if before is not None:
-            self._count_resets(collector, before, reading)
-        for derivation in collector.derived:
-            reading = self._derive(derivation, reading, before, elapsed, memory)
-        memory.reading, memory.time = reading, time
+        told = reading
+        changes: dict[str, Any] = {}
+        if before is not None and reading is not memory.told:
+            for name in collector.counters:
+                changes[name], backwards = _changes(getattr(before, name), getattr(reading, name))
+                self.resets[collector.name] += backwards
+        derived: dict[str, Any] = {}
+        for rule in collector.derived:
+            if isinstance(rule, Setting):
+                value = self._chosen(rule, reading)
+            elif isinstance(rule, Integral):
+                level = derived.get(rule.of, getattr(reading, rule.of))
+                value = _add_up(rule, level, elapsed, memory)
+            elif before is None:
+                continue
+            else:
+                value = _quotient(rule, reading, before, elapsed, changes)
+            if value is not None:
+                derived[rule.into] = value
+        if derived:
+            reading = replace(reading, **derived)
+        memory.reading, memory.time, memory.told = reading, time, told
         return reading
 
-    def _count_resets(self, collector: Collector[Any], before: Any, now: Any) -> None:
-        for name in collector.counters:
-            _, backwards = _changes(getattr(before, name), getattr(now, name))
-            self.resets[collector.name] += backwards
+    def _chosen(self, rule: Setting, reading: Any) -> Mapping[str, float] | None:
+        """What is configured for the keys that need it; None where nothing is."""
+        configured = self.settings.get(rule.name)
+        if not configured:
+            return None
+        given = getattr(reading, rule.unless)
+        return {
+            key: configured[key]
+            for key in getattr(reading, rule.where)
+            if key in configured and key not in given
+        }
 
-    def _derive(
-        self, rule: Derivation, reading: Any, before: Any, elapsed: float, memory: _Memory
-    ) -> Any:
-        if isinstance(rule, Setting):
-            configured = self.settings.get(rule.name, {})
-            given = getattr(reading, rule.unless)
-            chosen = {
-                key: configured[key]
-                for key in getattr(reading, rule.where)
-                if key in configured and key not in given
-            }
-            return replace(reading, **{rule.into: chosen})
-        if isinstance(rule, Integral):
-            return self._integrate(rule, reading, elapsed, memory)
-        if before is None:
-            return reading
-        changes, _ = _changes(getattr(before, rule.of), getattr(reading, rule.of))
-        span: float | None = elapsed
-        if isinstance(rule, Share):
-            span = _change(getattr(before, rule.over), getattr(reading, rule.over))
-        elif rule.clock is not None:
-            span = _change(getattr(before, rule.clock), getattr(reading, rule.clock)) or elapsed
-        if not span:
-            return reading
-        high = 1.0 if isinstance(rule, Share) else float("inf")
-        divisor = span
-        quotient = _map(changes, lambda change: min(change / divisor, high))
-        return reading if quotient is None else replace(reading, **{rule.into: quotient})
 
-    @staticmethod
-    def _integrate(rule: Integral, reading: Any, elapsed: float, memory: _Memory) -> Any:
-        level = getattr(reading, rule.of)
-        if level is None or level == {}:
-            return reading
-        sums = memory.sums.get(rule.into)
-        if isinstance(level, Mapping):
-            sums = dict(sums or {})
-            for key, value in level.items():
-                sums[key] = sums.get(key, 0.0) + value * elapsed
-            shown: Any = {key: sums[key] for key in level}
-        else:
-            sums = shown = (sums or 0.0) + level * elapsed
-        memory.sums[rule.into] = sums
-        return replace(reading, **{rule.into: shown})
+def _quotient(
+    rule: Rate | Share, reading: Any, before: Any, elapsed: float, changes: Mapping[str, Any]
+) -> Any:
+    """A rate or a share; None where there is none."""
+    change = (
+        changes[rule.of]
+        if rule.of in changes
+        else _changes(getattr(before, rule.of), getattr(reading, rule.of))[0]
+    )
+    span: float | None = elapsed
+    if isinstance(rule, Share):
+        span = _change(getattr(before, rule.over), getattr(reading, rule.over))
+    elif rule.clock is not None:
+        span = _change(getattr(before, rule.clock), getattr(reading, rule.clock)) or elapsed
+    if not span or change is None:
+        return None
+    high = 1.0 if isinstance(rule, Share) else float("inf")
+    if isinstance(change, dict):
+        return {key: min(value / span, high) for key, value in change.items()}
+    return min(change / span, high)
+
+
+def _add_up(rule: Integral, level: Any, elapsed: float, memory: _Memory) -> Any:
+    """The level, or each in a mapping, added up; None where there is none."""
+    if level is None or level == {}:
+        return None
+    sums = memory.sums.get(rule.into)
+    if isinstance(level, (dict, Mapping)):  # a plain dict is told faster
+        sums = dict(sums or {})
+        for key, value in level.items():
+            sums[key] = sums.get(key, 0.0) + value * elapsed
+        shown: Any = {key: sums[key] for key in level}
+    else:
+        sums = shown = (sums or 0.0) + level * elapsed
+    memory.sums[rule.into] = sums
+    return shown
 
 
 def _change(before: float | None, now: float | None) -> float | None:
@@ -115,17 +137,16 @@ def _change(before: float | None, now: float | None) -> float | None:
 
 
 def _changes(before: Any, now: Any) -> tuple[Any, int]:
-    """The changes of a counter, or of each in a mapping, and how many went backwards."""
-    if not isinstance(now, Mapping):
+    """The change of a counter, or of each in a mapping, and how many went backwards."""
+    if not isinstance(now, (dict, Mapping)):
         change = _change(before, now)
         return change, int(change is None and before is not None and now is not None)
-    both = [key for key in now if key in before]
-    changes = {key: _change(before[key], now[key]) for key in both}
-    grown = {key: change for key, change in changes.items() if change is not None}
-    return grown, len(both) - len(grown)
-
-
-def _map(changes: Any, apply: Callable[[float], float]) -> Any:
-    if isinstance(changes, Mapping):
-        return {key: apply(change) for key, change in changes.items()}
-    return None if changes is None else apply(changes)
+    grown: dict[str, float] = {}
+    backwards = 0
+    for key, value in now.items():
+        if key in before:
+            if value < before[key]:
+                backwards += 1
+            else:
+                grown[key] = value - before[key]
+    return grown, backwards

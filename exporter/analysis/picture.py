@@ -146,9 +146,8 @@ class Picture:
     ) -> Device:
         readings: dict[str, Any] = {}
         for collector in self.collectors:
-            values = assembled.values.get(collector.name)
-            if values:
-                reading = collector.reading(**values)
+            reading = assembled.readings.get(collector.name)
+            if reading is not None:
                 readings[collector.name] = self.derive.fill(collector, key, reading, assembled.time)
         for (collector_name, _, _), by_source in assembled.absences.items():
             for absent in by_source.values():

@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -265,6 +265,7 @@ class _Worker:
         end_by: when it must have done with the request.
         device: what it is reading.
         polling: the poll whose request it is busy with.
+        known: the fields that it sent last, by device, partition and reader.
     """
 
     def __init__(
@@ -297,6 +298,7 @@ class _Worker:
         self.deadline = self.end_by = math.inf
         self.device: str | None = None
         self.polling: int | None = None
+        self.known: dict[tuple[str, str, str], Mapping[str, FieldValue]] = {}
         self._buffer = bytearray()
         self._errors = bytearray()
         self._cpu_seconds = 0.0
@@ -617,7 +619,8 @@ class Source:
             worker.device = _listed(worker, answer["start"])
             self._set_deadline(worker)
         elif "device" in answer:
-            self._cycle.answers[_listed(worker, answer["device"])] = _decode(answer)
+            address = _listed(worker, answer["device"])
+            self._cycle.answers[address] = _decode(answer, address, worker.known)
             worker.device = None
             self._set_deadline(worker)
         elif "end" in answer:
@@ -803,18 +806,21 @@ class Source:
         self._kill(worker)
 
 
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
 def _parse(line: bytes) -> dict[str, object]:
     try:
-        answer = json.loads(line, parse_constant=_refuse)
+        answer = _DECODER.decode(line.decode())
     except RecursionError as error:
         raise ValueError("an answer nested too deeply") from error
     if not isinstance(answer, dict):
         raise ValueError("an answer that is no object")
     return answer
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no number")
 
 
 def _pair(told: object) -> tuple[str, str]:
@@ -829,7 +835,12 @@ def _listed(worker: _Worker, address: object) -> str:
     return str(address)
 
 
-def _decode(answer: Mapping[str, object]) -> Answer:
+def _decode(
+    answer: Mapping[str, object],
+    address: str,
+    known: dict[tuple[str, str, str], Mapping[str, FieldValue]],
+) -> Answer:
+    """What was answered; fields that are as they were are the very same object as before."""
     readings = answer.get("readings", {})
     durations = answer.get("durations", {})
     errors = answer.get("errors", {})
@@ -837,14 +848,17 @@ def _decode(answer: Mapping[str, object]) -> Answer:
         isinstance(readings, dict) and isinstance(durations, dict) and isinstance(errors, dict)
     ):
         raise ValueError("an answer of the wrong shape")
+    for partition, by_reader in readings.items():
+        for reader, fields in by_reader.items():
+            if fields is not None:
+                known[address, partition, reader] = {
+                    name: from_wire(value) for name, value in fields.items()
+                }
     return Answer(
         time=_seconds(answer["time"]),
         suspended=answer.get("suspended") is True,
         readings={
-            partition: {
-                reader: {name: from_wire(value) for name, value in fields.items()}
-                for reader, fields in by_reader.items()
-            }
+            partition: {reader: known[address, partition, reader] for reader in by_reader}
             for partition, by_reader in readings.items()
         },
         durations={collector: _seconds(value) for collector, value in durations.items()},
@@ -888,11 +902,11 @@ class Supervisor:
             self._select(min(min(waits) - now, 0.5))
 
     def _select(self, timeout: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            for source in self.sources:
-                for descriptor in source.descriptors():
-                    selector.register(descriptor, selectors.EVENT_READ)
-            selector.select(timeout)
+        waiting = select.poll()
+        for source in self.sources:
+            for descriptor in source.descriptors():
+                waiting.register(descriptor, select.POLLIN)
+        waiting.poll(math.ceil(timeout * 1000))
 
     def stop(self) -> None:
         """End all workers and leave no process behind but those that can't be killed."""

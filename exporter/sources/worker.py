@@ -10,7 +10,8 @@ Answers, in this order:
     {"unavailable": [reason, remedy]}                            or it is not; the worker ends
     {"changed": true}                                            devices came or went; it ends
     {"start": address}                                           before a device is touched
-    {"device": address, "time": …, …}                            what it answered
+    {"device": address, "time": …, …}                            what it answered; fields that are
+                                                                 as they were sent last are null
     {"end": poll}                                                the request is done
 """
 
@@ -132,6 +133,7 @@ class Worker:
         self._readers = reader_ids()
         self._sessions = tuple(opened.sessions.values())
         self._memo = Memo()
+        self._sent: dict[tuple[str, str, str], dict[str, Wire]] = {}
         self._listed = {
             name: frozenset(address for address, _ in session.devices())
             for name, session in opened.sessions.items()
@@ -179,7 +181,7 @@ class Worker:
         if any(session.suspended(address) for session in self._sessions):
             self._send({**answer, "suspended": True})
             return
-        readings: dict[str, dict[str, dict[str, Wire]]] = {}
+        readings: dict[str, dict[str, dict[str, Wire] | None]] = {}
         durations: dict[str, float] = {}
         errors: dict[str, str] = {}
         for name, collector, reader in chosen:
@@ -187,11 +189,14 @@ class Worker:
             try:
                 read = partial(self._read, address, reader)
                 for partition, fields in self._memo.get((address, name), reader.every, read):
-                    readings.setdefault(partition, {})[name] = fields
+                    place = (address, partition, name)
+                    same = self._sent.get(place) == fields
+                    readings.setdefault(partition, {})[name] = None if same else fields
+                    self._sent[place] = fields
             except Exception as error:  # a reader's fault costs its own fields, no other's
                 errors[collector] = f"{type(error).__name__}: {error}"[:200]
             spent = time.perf_counter() - begin
-            durations[collector] = durations.get(collector, 0.0) + spent
+            durations[collector] = round(durations.get(collector, 0.0) + spent, 6)
         self._send({**answer, "readings": readings, "durations": durations, "errors": errors})
 
     def _read(self, address: str, reader: Reader) -> list[tuple[str, dict[str, Wire]]]:
@@ -214,9 +219,15 @@ def main(arguments: list[str]) -> int:
     # handing a core to a program (core_pattern with a pipe).
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     reply = os.fdopen(int(reply_fd), "wb", buffering=0)
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    held = b""
 
     def send(answer: Mapping[str, object]) -> None:
-        reply.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+        nonlocal held
+        held += encode(answer).encode() + b"\n"
+        if "device" not in answer:  # that goes with the start of the next, or the end
+            reply.write(held)
+            held = b""
 
     begin = time.monotonic()
     try:

@@ -16,11 +16,10 @@ PACKAGE = Path(exporter.__file__).parent
 PARTS = {
     "json": "json",
     "psutil": "psutil",
-    "selectors.py": "selectors",
     "amdsmi": "amdsmi: the vendor's wrapper, library and the kernel",
 }
 """Folders and files outside the exporter that are parts of their own."""
-WAITING = ("<method 'poll' of 'select.epoll' objects>",)
+WAITING = ("<method 'poll' of 'select.poll' objects>",)
 """Functions whose time is nobody's."""
 
 

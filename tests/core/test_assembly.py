@@ -1,6 +1,7 @@
 """Assembly: which source a field comes from, and who is asked at all."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,37 @@ def test_every_value_has_an_origin(readings: dict[str, dict[str, FieldValue]]) -
         for by_source in found.absences.values()
         for absent in by_source.values()
     )
+
+
+POOL: list[dict[str, FieldValue]] = [
+    {},
+    {"level": 1, "count": 5},
+    {"level": NONE, "counts": {"a": 1, "b": NONE}},
+    {"count": NONE, "counts": {"b": 2}, "ticks": 7},
+]
+
+
+@PATIENT
+@given(st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(SOURCES, st.sampled_from(POOL)))))
+def test_what_has_not_changed_is_put_together_the_same_way(
+    polls: list[dict[str, dict[str, FieldValue]]],
+) -> None:
+    """Whether the fields are the very same objects as before, or new ones that equal them."""
+    same, equal = Assembling(), Assembling()
+    for readings in polls:
+        assert same.poll(readings) == equal.poll(deepcopy(readings))
+        assert same.demanded() == equal.demanded()
+        assert same.may_rest() == equal.may_rest()
+
+
+def test_the_reading_is_the_same_object_where_nothing_has_changed() -> None:
+    """What is worked out from it can stay."""
+    assembling = Assembling()
+    told = {AMDSMI: {"level": 1}}
+    reading = assembling.poll(told).readings["domain"]
+
+    assert reading is assembling.poll(told).readings["domain"]
+    assert reading is not assembling.poll(deepcopy(told)).readings["domain"]
 
 
 def test_partitions_are_apart() -> None:
