@@ -129,12 +129,17 @@ def megatransfers(generation: int) -> int:
     return 1000 << generation
 
 
+_APART = 40_000
+"""Nanoseconds between the samples of two devices."""
+
+
 def gpu_metrics(device: Device, state: State) -> dict[str, object]:
     """The table of a device with revision 1.3, 1.7 or 1.9."""
     model = device.model
     assert model.metrics is not None  # noqa: S101  # the caller asks only where there is one
     generation, lanes = pcie_link(model, state)
-    clock = int((UPTIME + state.time) * 1e9)
+    # A driver samples one device after the other, so no two tables are of the same moment.
+    clock = int((UPTIME + state.time) * 1e9) + device.number * _APART
     table = {
         **_EMPTY,
         "common_header.structure_size": _SIZES[model.metrics],
