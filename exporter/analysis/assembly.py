@@ -41,6 +41,8 @@ class Assembled:
     time: float = 0.0
 
 
+_Kept = dict[FieldKey, tuple[str, float]]
+"""The reader that a counter comes from, and when it gave it last."""
 _Told = list[tuple[str, str, Fields]]
 """Readers in order of preference, each with its source and the fields that it gave."""
 
@@ -68,17 +70,6 @@ class _Part:
     counters: dict[FieldKey, str] = field(default_factory=dict)
     settled: bool = True
 
-    def repeats(self, told: _Told) -> bool:
-        """Whether these answers are the very same objects as those that it was put together of."""
-        return (
-            self.settled
-            and len(told) == len(self.told)
-            and all(
-                new[2] is old[2] and new[0] == old[0] and new[1] == old[1]
-                for new, old in zip(told, self.told, strict=True)
-            )
-        )
-
 
 @dataclass(slots=True)
 class _ReaderState:
@@ -105,7 +96,8 @@ class Assembly:
         self._parts: dict[tuple[DeviceKey, str], _Part] = {}
         self._states: dict[str, _ReaderState] = {}
         self._found: dict[DeviceKey, Assembled] = {}
-        self._counters: dict[tuple[DeviceKey, FieldKey], tuple[str, float]] = {}
+        self._counters: dict[tuple[DeviceKey, str], _Kept] = {}
+        self._idle_readers: dict[str, bool] = {}
         self._rested: dict[str, float] = {}
         self._now = 0.0
         self.apply(collectors)
@@ -121,6 +113,7 @@ class Assembly:
             (collector, [(reader, of) for reader, its, of in self._readers if its is collector])
             for collector in collectors
         ]
+        self._idle_readers.clear()
         self._states = {
             reader: self._states.get(reader, _ReaderState()) for reader, _, _ in self._readers
         }
@@ -135,14 +128,17 @@ class Assembly:
 
     def _shadowed(self, reader: str) -> bool:
         state = self._states[reader]
-        return bool(state.offered) and self._now - state.asked_at < ASK_AGAIN and self._idle(state)
+        return bool(state.offered) and self._now - state.asked_at < ASK_AGAIN and self._idle(reader)
 
-    def _idle(self, state: _ReaderState) -> bool:
-        """Whether other readers gave all that this one could give."""
-        return not state.won and all(
-            device in self._found and self._found[device].origins.keys() >= places
-            for device, places in state.offered.items()
-        )
+    def _idle(self, reader: str) -> bool:
+        """Whether other readers gave all that this one could give; found out once per poll."""
+        if reader not in self._idle_readers:
+            state = self._states[reader]
+            self._idle_readers[reader] = not state.won and all(
+                device in self._found and self._found[device].origins.keys() >= places
+                for device, places in state.offered.items()
+            )
+        return self._idle_readers[reader]
 
     def spared(self, address: str, fields: Set[tuple[str, str]], sources: Set[str]) -> bool:
         """Whether one of these sources, not asked at the latest poll, once gave these fields.
@@ -168,10 +164,10 @@ class Assembly:
         """
         if any(report.name != source and not (report.up or report.paused) for report in reports):
             return False
-        states = [self._states[reader] for reader, _, of in self._readers if of == source]
-        if not all(state.asked for state in states):
+        readers = [reader for reader, _, of in self._readers if of == source]
+        if not all(self._states[reader].asked for reader in readers):
             return False
-        if not all(self._idle(state) for state in states):
+        if not all(self._idle(reader) for reader in readers):
             return False
         since = self._rested.setdefault(source, now)
         if now - since > ASK_AGAIN:
@@ -232,6 +228,7 @@ class Assembly:
             for reader in left_alone:  # it may be the one that knows the new device best
                 self._states[reader] = _ReaderState()
         self._found, self._parts, self._now = found, parts, now
+        self._idle_readers.clear()
         return found
 
     def _part(
@@ -239,9 +236,11 @@ class Assembly:
     ) -> _Part:
         """What is told of a device, put together; as before where it was told before."""
         before = self._parts.get((device, collector.name))
-        if before is not None and before.repeats(told):
+        kept = self._counters.setdefault((device, collector.name), {})
+        # Fields that have not changed are the very same objects, which makes this quick.
+        if before is not None and before.settled and before.told == told:
             for place, reader in before.counters.items():
-                self._counters[device, place] = reader, now
+                kept[place] = reader, now
             return before
         part = _Part(told)
         for reader, source, fields in told:
@@ -256,7 +255,7 @@ class Assembly:
                     places.add(place)
                     if place in part.origins:
                         continue
-                    if counted and not self._keeps((device, place), reader, now):
+                    if counted and not _keeps(kept, place, reader, now):
                         part.settled = False
                         continue
                     if counted:
@@ -270,14 +269,15 @@ class Assembly:
             part.reading = collector.reading(**part.values)
         return part
 
-    def _keeps(self, key: tuple[DeviceKey, FieldKey], reader: str, now: float) -> bool:
-        """Whether a counter may come from this reader: it stays with the one that it came from."""
-        kept = self._counters.get(key)
-        if kept is not None and kept[0] != reader and now - kept[1] < KEEP_SOURCE:
-            return False
-        self._counters[key] = (reader, now)
-        # The difference between two sources is no change: the first value of another is left out.
-        return kept is None or kept[0] == reader
+
+def _keeps(kept: _Kept, place: FieldKey, reader: str, now: float) -> bool:
+    """Whether a counter may come from this reader: it stays with the one that it came from."""
+    before = kept.get(place)
+    if before is not None and before[0] != reader and now - before[1] < KEEP_SOURCE:
+        return False
+    kept[place] = (reader, now)
+    # The difference between two sources is no change: the first value of another is left out.
+    return before is None or before[0] == reader
 
 
 def _items(value: FieldValue) -> Iterable[tuple[str, Scalar | Absent]]:

@@ -184,19 +184,23 @@ class Worker:
         readings: dict[str, dict[str, dict[str, Wire] | None]] = {}
         durations: dict[str, float] = {}
         errors: dict[str, str] = {}
+        begin = time.perf_counter()
         for name, collector, reader in chosen:
-            begin = time.perf_counter()
             try:
-                read = partial(self._read, address, reader)
-                for partition, fields in self._memo.get((address, name), reader.every, read):
+                if reader.every:
+                    read = partial(self._read, address, reader)
+                    views = self._memo.get((address, name), reader.every, read)
+                else:
+                    views = self._read(address, reader)
+                for partition, fields in views:
                     place = (address, partition, name)
                     same = self._sent.get(place) == fields
                     readings.setdefault(partition, {})[name] = None if same else fields
                     self._sent[place] = fields
             except Exception as error:  # a reader's fault costs its own fields, no other's
                 errors[collector] = f"{type(error).__name__}: {error}"[:200]
-            spent = time.perf_counter() - begin
-            durations[collector] = round(durations.get(collector, 0.0) + spent, 6)
+            begin, before = time.perf_counter(), begin
+            durations[collector] = round(durations.get(collector, 0.0) + begin - before, 6)
         self._send({**answer, "readings": readings, "durations": durations, "errors": errors})
 
     def _read(self, address: str, reader: Reader) -> list[tuple[str, dict[str, Wire]]]:
