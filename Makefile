@@ -6,7 +6,7 @@ CACHE := $(if $(AMDGPU_EXPORTER_CACHE),$(AMDGPU_EXPORTER_CACHE),.cache)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs golden bench clean
+.PHONY: help run test lint types unit docs alerts golden bench clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ unit: $(VENV)/.test ## all tests, with coverage by branch
 
 docs: $(VENV)/.test ## regenerate docs/metrics.md and docs/configuration.md
 	$(BIN)/python -m tests.docs.generate
+
+alerts: $(VENV)/.run ## regenerate rules, docs/alerts.md and runbooks from alerts/
+	$(BIN)/python -m alerts.generate
 
 golden: $(VENV)/.test ## regenerate the golden pages; review the diff
 	$(BIN)/python -m tests.kernel.packages
