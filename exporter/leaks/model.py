@@ -105,19 +105,19 @@ class Thresholds:
     )
     warm_up_seconds: float = _threshold(
         2700.0,
-        "What a process takes in its first half hour is loading, autotuning and first requests.",
+        "What a process takes in its first 45 minutes is loading, autotuning and first requests.",
         0,
         86_400,
     )
     span_seconds: float = _threshold(
         5400.0,
-        "No rise is judged before it has lasted for so long: lazy loading, graph capture and the "
-        "first epoch take less.",
+        "No rise is judged before it has lasted for so long: lazy loading, graph capture and "
+        "most collections of garbage take less, and a leak that matters goes on.",
         300,
         604_800,
     )
     concavity: float = _threshold(
-        0.515,
+        0.51,
         "How far the mean of a rise may lie up between its start (0) and end (1). A leak goes on "
         "at its pace (0.5); warm-up, pools and growing batches slow down (a rise that saturates "
         "lies at 0.54 after half its time constant, and at 0.58 after one).",
@@ -134,14 +134,15 @@ class Thresholds:
     steps: float = _threshold(
         5.0,
         "The number of equal steps that a rise must be worth (inverse Simpson index of its "
-        "steps): loading a model, a pool or a larger batch is one or a few.",
+        "steps), where the window holds so many: loading a model, a pool or a larger batch is "
+        "one or a few.",
         1,
         30,
     )
     trend_z: float = _threshold(
         2.3,
-        "Mann-Kendall's standard score that the floors must reach: one inversion in 8 samples "
-        "is let pass.",
+        "Mann-Kendall's standard score that the floors must reach (chance 1 in 100 for values "
+        "that are independent); two inversions in 7 samples are let pass.",
         0,
         30,
     )

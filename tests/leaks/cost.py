@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from dataclasses import dataclass
 from random import Random
+from statistics import median
 
 from exporter.leaks import ProcessUse, Sample, Watch
 
@@ -31,34 +31,42 @@ def sample(random: Random, moment: float, processes: int, leaking: int) -> Sampl
     return Sample(moment, TOTAL, min(used, TOTAL), random.uniform(0.5, 1), uses)
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Of one evaluation of all GPUs; of the history that they keep; of the kept state."""
-
-    cpu_seconds: float
-    memory_bytes: int
-    kept_bytes: int
-
-
-def measure(gpus: int, processes: int, leaking: int, hours: float, step: float) -> Cost:
-    """After a history: the dearest of ten evaluations, each with a new bucket to judge."""
-    random = Random(1)  # noqa: S311 - to be repeated
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
+def watched(
+    gpus: int, processes: int, leaking: int, hours: float, step: float, random: Random
+) -> Watch:
+    """After a history with a sample at every step."""
     watch = Watch()
-    moment = START
-    while moment < START + hours * 3600:
+    for index in range(int(hours * 3600 / step)):
         for gpu in range(gpus):
-            watch.observe(str(gpu), sample(random, moment, processes, leaking), "")
-        moment += step
-    memory = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    spent = []
-    for _ in range(10):
-        moment += 300
+            watch.observe(str(gpu), sample(random, START + index * step, processes, leaking), "")
+    return watch
+
+
+def evaluation(gpus: int, processes: int, leaking: int, hours: float, step: float) -> float:
+    """CPU seconds of an evaluation of all GPUs after a history: the median of ten."""
+    random = Random(1)  # noqa: S311 - to be repeated
+    watch, spent = watched(gpus, processes, leaking, hours, step, random), []
+    for index in range(10):
+        moment = START + hours * 3600 + index * 300  # a new bucket, so that all is judged anew
         samples = [sample(random, moment, processes, leaking) for _ in range(gpus)]
         began = time.process_time()
         for gpu, each in enumerate(samples):
             watch.observe(str(gpu), each, "")
         spent.append(time.process_time() - began)
-    return Cost(sorted(spent)[5], memory, len(json.dumps(watch.dump(), separators=(",", ":"))))
+    return median(spent)
+
+
+def memory(processes: int, hours: float, step: float) -> int:
+    """Bytes that the history of one GPU takes."""
+    tracemalloc.start()
+    watch = watched(1, processes, 0, hours, step, Random(1))  # noqa: S311 - to be repeated
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del watch
+    return taken
+
+
+def kept(processes: int, hours: float, step: float) -> int:
+    """Bytes of the kept state of one GPU."""
+    watch = watched(1, processes, 0, hours, step, Random(1))  # noqa: S311 - to be repeated
+    return len(json.dumps(watch.dump(), separators=(",", ":")))
