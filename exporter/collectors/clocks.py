@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from exporter.collectors.base import Collector, Metric, Reader
 from exporter.sources.guard import item, mean, megahertz, number
-from exporter.sources.session import POLL, STATIC
+from exporter.sources.session import POLL, SLOW, STATIC
 from exporter.values import NOT_SUPPORTED, Absent, Fields, Value
 
 if TYPE_CHECKING:
@@ -58,18 +58,24 @@ _LEVEL = re.compile(r"^\d+:\s*(\d+)Mhz\s*(\*?)", re.MULTILINE | re.IGNORECASE)
 
 
 def read_amdsmi(gpu: AmdSmiGpu) -> Fields:
-    """Current clocks from gpu_metrics, in MHz; the highest from a call of its own, once."""
-    current: dict[str, Value] = {}
+    """Current clocks from gpu_metrics, in MHz."""
+    return {
+        "current": {
+            clock: mean(*(gpu.metric(key) for key in keys), convert=megahertz)
+            for clock, keys in _METRICS_FIELDS.items()
+        }
+    }
+
+
+def read_amdsmi_highest(gpu: AmdSmiGpu) -> Fields:
+    """The highest clocks, each from a call of its own, once."""
     highest: dict[str, Value] = {}
-    for clock, keys in _METRICS_FIELDS.items():
-        current[clock] = mean(*(gpu.metric(key) for key in keys), convert=megahertz)
+    for clock, kind in _CLOCK_TYPES.items():
         described = gpu.call(
-            "amdsmi_get_clock_info",
-            gpu.constant("AmdSmiClkType", _CLOCK_TYPES[clock]),
-            every=STATIC,
+            "amdsmi_get_clock_info", gpu.constant("AmdSmiClkType", kind), every=STATIC
         )
         highest[clock] = megahertz(item(described, "max_clk"))
-    return {"current": current, "highest": highest}
+    return {"highest": highest}
 
 
 def read_rocm_smi(gpu: RocmSmiGpu) -> Fields:
@@ -111,6 +117,7 @@ COLLECTOR = Collector(
     reading=Clocks,
     readers=(
         Reader("amdsmi", read_amdsmi),
+        Reader("amdsmi", read_amdsmi_highest, every=SLOW),
         Reader("rocm_smi", read_rocm_smi),
         Reader("sysfs", read_sysfs),
     ),

@@ -41,6 +41,8 @@ _MODULE = ("-m", "exporter.sources.worker")
 _CHUNK, _CHUNKS = 1 << 16, 64
 """How much is read from a pipe at once, and how often before others have their turn."""
 _LONGEST_ANSWER = 1 << 24
+_GATHER = 0.005
+"""Seconds in which more answers may come: taking in several costs little more than one."""
 _LAST_WORDS = 300
 """Bytes that are kept of a worker's standard error."""
 _EXIT = 0.2
@@ -906,7 +908,8 @@ class Supervisor:
         for source in self.sources:
             for descriptor in source.descriptors():
                 waiting.register(descriptor, select.POLLIN)
-        waiting.poll(math.ceil(timeout * 1000))
+        if waiting.poll(math.ceil(timeout * 1000)):
+            time.sleep(_GATHER)
 
     def stop(self) -> None:
         """End all workers and leave no process behind but those that can't be killed."""
