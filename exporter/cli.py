@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from exporter.collectors import COLLECTORS
 from exporter.config import Config, ConfigError, Invocation, load
@@ -14,6 +17,8 @@ from exporter.exposition.families import Status
 from exporter.exposition.page import MetricsPage
 from exporter.exposition.support import support_json, support_table
 from exporter.flags import parse
+from exporter.leaks import check
+from exporter.leaks.recorded import Query
 from exporter.log import set_up
 from exporter.sources.supervisor import Launcher
 from exporter.web.server import ListenError
@@ -72,7 +77,7 @@ def _serve(invocation: Invocation, config: Config, launcher: Launcher | None) ->
 
 
 def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
-    reader = Reader(config, launcher)
+    reader = Reader(config, launcher, keep=False)
     try:
         snapshot = reader.poll()
     finally:
@@ -85,7 +90,7 @@ def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
 
 def _support(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
     every = replace(config, collectors=tuple(collector.name for collector in COLLECTORS))
-    reader = Reader(every, launcher)
+    reader = Reader(every, launcher, keep=False)
     try:
         snapshot = reader.poll()
     finally:
@@ -104,6 +109,19 @@ def _check_config(invocation: Invocation, config: Config, _: Launcher | None) ->
     return OK
 
 
+def _leak_check(invocation: Invocation, _: Config, __: Launcher | None) -> int:
+    source: Path | Query
+    if invocation.recording is not None:
+        source = invocation.recording
+    else:
+        now = time.time()
+        source = Query(str(invocation.prometheus), since=invocation.since, until=now)
+    out = io.StringIO()
+    status = check.run(source, out, sys.stderr, format=invocation.format)
+    _print(out.getvalue())
+    return status
+
+
 def _status(good: bool, problem: str) -> int:
     if not good:
         sys.stderr.write(f"amdgpu-exporter: {problem}; `amdgpu-exporter support` says why\n")
@@ -115,6 +133,7 @@ _COMMANDS = {
     "once": _once,
     "support": _support,
     "check-config": _check_config,
+    "leak-check": _leak_check,
 }
 
 if __name__ == "__main__":

@@ -67,13 +67,19 @@ class Invocation:
         flags: the given settings by name, as texts (a list where repeatable, a bool for a
             switch). `load` checks them.
         file: of `--config.file`.
-        format: of `support --format`.
+        format: of `--format`.
+        recording: the file of `leak-check`.
+        prometheus: the address of `leak-check --prometheus`.
+        since: how many seconds back it asks.
     """
 
     command: str = "serve"
     flags: Mapping[str, object] = field(default_factory=dict)
     file: Path | None = None
     format: str = "table"
+    recording: Path | None = None
+    prometheus: str | None = None
+    since: float = 86_400.0
 
 
 # ---- What kinds of values there are ----------------------------------------------------------

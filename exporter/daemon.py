@@ -19,8 +19,10 @@ import structlog
 
 from exporter import __version__
 from exporter.analysis.faults import faults
-from exporter.analysis.numbering import Numbering, StateError
+from exporter.analysis.leaks import LeakWatch
+from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import Picture
+from exporter.analysis.state import StateError
 from exporter.collectors import BY_NAME
 from exporter.config import Config, ConfigError, changes_needing_restart
 from exporter.durations import parse_duration
@@ -41,6 +43,7 @@ log = structlog.get_logger(__name__)
 STOP_TIMEOUT = 5.0
 """Seconds that requests under way get when the daemon stops."""
 SIMULATED = "simulated"
+LEAKS = "leaks"
 
 
 class Reader:
@@ -51,6 +54,7 @@ class Reader:
         launcher: how workers are started.
         stopping: asked while a poll waits; true ends the wait.
         limits: what workers may take; the interval is the settings'.
+        keep: whether the state directory is written, which is the daemon's alone.
     """
 
     def __init__(
@@ -59,8 +63,12 @@ class Reader:
         launcher: Launcher | None = None,
         stopping: Callable[[], bool] = lambda: False,
         limits: Limits | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
+        self._writes = keep
         self._numbering = Numbering(config.state_directory)
+        self._leaks = LeakWatch(config.state_directory)
         self._pace = 1.0
         argument = ""
         if config.sources == (SIMULATED,):
@@ -126,9 +134,12 @@ class Reader:
             timestamp=time.time(),
             now=now,
             expected=self._expected,
-            on_boot=self._open_numbering,
+            on_boot=self._open_state,
         )
-        self._keep(self._numbering.save)
+        self._write(self._numbering.save)
+        if LEAKS in (collector.name for collector in self.picture.collectors):
+            snapshot = self._leaks.judge(snapshot, now * self._pace)
+            self._write(lambda: self._leaks.save(now))
         of_devices = reports[: len(self._sources)]  # the kubelet, if it is asked, comes last
         for source, report in zip(self._sources, of_devices, strict=True):
             rest = len(self._sources) > 1 and self.picture.assembly.may_rest(
@@ -145,8 +156,13 @@ class Reader:
         self._seen = listed
         return snapshot
 
-    def _open_numbering(self, boot_id: str | None) -> None:
+    def _open_state(self, boot_id: str | None) -> None:
         self._keep(lambda: self._numbering.open(boot_id))
+        self._keep(lambda: self._leaks.open(boot_id))
+
+    def _write(self, act: Callable[[], None]) -> None:
+        if self._writes:
+            self._keep(act)
 
     def _keep(self, act: Callable[[], None]) -> None:
         try:
@@ -157,8 +173,9 @@ class Reader:
             self.state_error = str(error)
 
     def stop(self) -> None:
-        """End the workers."""
+        """End the workers, and keep what must outlive a restart."""
         self._supervisor.stop()
+        self._write(lambda: self._leaks.save(time.monotonic(), at_once=True))
 
 
 def _fallback_limits(config: Config) -> dict[str, dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from exporter import __version__
 from exporter.config import (
@@ -18,19 +18,23 @@ from exporter.config import (
     unknown,
     unknown_setting,
 )
+from exporter.durations import parse_duration
 
 COMMANDS = {
     "serve": "read the devices and serve their metrics (what happens without a command)",
     "once": "read the devices once, print the metrics, and exit",
     "support": "say what each device reports, from which source, and why the rest is absent",
     "check-config": "check the flags and the file, and exit",
+    "leak-check": "judge recorded VRAM: leak-check FILE, or --prometheus URL --since 24h",
 }
 EXIT_STATUSES = {
-    0: "all went well",
-    1: "a failure at run time",
+    0: "all went well; of leak-check: no leak",
+    1: "a failure at run time; of leak-check: a leak",
     2: "bad usage, configuration or address",
 }
 _FORMATS = ("table", "json")
+_LEAK_CHECK = "leak-check"
+_ASKED = ("prometheus", "since")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +52,7 @@ def parse(argv: Sequence[str], collectors: Iterable[CollectorInfo]) -> Invocatio
         SystemExit: after `--help` or `--version`, with status 0.
     """
     known = settings(collectors)
-    given, rest = _parser(known.values()).parse_known_args(argv)
+    given, rest = _parser(known.values()).parse_known_intermixed_args(argv)
     for text in rest:
         raise ConfigError(
             _unknown_argument(text, [each.name for each in known.values() if each.flag])
@@ -58,10 +62,40 @@ def parse(argv: Sequence[str], collectors: Iterable[CollectorInfo]) -> Invocatio
     file = flags.pop("config.file", None)
     if command not in COMMANDS:
         raise ConfigError(unknown("command", command, COMMANDS))
-    if "format" in flags and command != "support":
-        raise ConfigError("--format: goes with the command support alone")
+    if "format" in flags and command not in ("support", _LEAK_CHECK):
+        raise ConfigError(f"--format: goes with the commands support and {_LEAK_CHECK} alone")
     output = flags.pop("format", _FORMATS[0])
-    return Invocation(command, flags, None if file is None else Path(file), output)
+    asked = {name: flags.pop(name) for name in ("recording", *_ASKED) if name in flags}
+    return Invocation(
+        command,
+        flags,
+        None if file is None else Path(file),
+        output,
+        **_recorded(command, asked),
+    )
+
+
+def _recorded(command: str, given: dict[str, str]) -> dict[str, Any]:
+    """What `leak-check` shall judge: a file, or what a Prometheus has."""
+    if command != _LEAK_CHECK:
+        for name, text in given.items():
+            if name == "recording":
+                raise ConfigError(f"unexpected argument {text!r:.80}")
+            raise ConfigError(f"--{name}: goes with the command {_LEAK_CHECK} alone")
+        return {}
+    if ("recording" in given) == ("prometheus" in given):
+        raise ConfigError(f"{_LEAK_CHECK}: expected either a FILE or --prometheus URL")
+    if "recording" in given:
+        if "since" in given:
+            raise ConfigError("--since: goes with --prometheus alone")
+        return {"recording": Path(given["recording"])}
+    recorded: dict[str, Any] = {"prometheus": given["prometheus"]}
+    if "since" in given:
+        try:
+            recorded["since"] = parse_duration(given["since"])
+        except ValueError as error:
+            raise ConfigError(f"--since: {error}") from error
+    return recorded
 
 
 def _unknown_argument(text: str, names: list[str]) -> str:
@@ -71,7 +105,7 @@ def _unknown_argument(text: str, names: list[str]) -> str:
     name = flag.removeprefix("--").removeprefix("no-")
     if name.startswith("collector."):
         return unknown_setting(name, names)
-    own = ("--config.file", "--format", "--help", "--version")
+    own = ("--config.file", "--format", "--help", "--version", *(f"--{a}" for a in _ASKED))
     return unknown("flag", flag, (), (*(f"--{name}" for name in names), *own))
 
 
@@ -87,12 +121,19 @@ def _parser(known: Iterable[Setting[object]]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("recording", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     parser.add_argument(
         "--config.file", metavar="FILE", help="YAML file with settings; flags win over it"
     )
     parser.add_argument(
-        "--format", choices=_FORMATS, help="of what support prints (default: table)"
+        "--format",
+        choices=_FORMATS,
+        help=f"of what support and {_LEAK_CHECK} print (default: table)",
+    )
+    parser.add_argument("--prometheus", metavar="URL", help=f"of {_LEAK_CHECK}: whom to ask")
+    parser.add_argument(
+        "--since", metavar="DURATION", help=f"of {_LEAK_CHECK}: how far back (default: 24h)"
     )
     groups = {
         False: parser.add_argument_group("settings"),

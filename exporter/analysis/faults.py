@@ -25,6 +25,7 @@ def faults(snapshot: Snapshot) -> Faults:
         found.update(_of_source(report, down))
     missing: dict[tuple[str, str], _Missing] = {}
     for device in snapshot.devices:
+        found.update(_leaks(device))
         if device.up:
             _add_missing(missing, device)
         else:
@@ -39,6 +40,19 @@ def faults(snapshot: Snapshot) -> Faults:
             {"answering": answering, "expected": snapshot.views["expected"]},
         )
     return found
+
+
+def _leaks(device: Device) -> Faults:
+    leaks = device.readings.get("leaks")
+    if leaks is None:
+        return {}
+    return {
+        ("leak", device.key, kind): FaultInfo(
+            "VRAM leak suspected", {**_where(device), "kind": kind, "evidence": leaks.evidence}
+        )
+        for kind in ("process", "residue")
+        if getattr(leaks, kind)
+    }
 
 
 def _where(device: Device) -> dict[str, object]:

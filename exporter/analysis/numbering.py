@@ -7,15 +7,13 @@ is lost stays known. A reboot starts afresh, since the hardware may have been ch
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from exporter.analysis.state import read_state, write_state
 
 FILE = "devices.json"
-
-
-class StateError(Exception):
-    """The kept numbers can't be read or written; the message says which file, and what to do."""
 
 
 class Numbering:
@@ -42,47 +40,14 @@ class Numbering:
         self._boot_id = boot_id
         if self._path is None or boot_id is None:
             return
-        try:
-            kept = json.loads(self._path.read_text())
-            if kept["boot_id"] == boot_id:
-                numbers = {str(address): int(gpu) for address, gpu in kept["gpus"].items()}
-                if (
-                    len(set(numbers.values())) != len(numbers)
-                    or min(numbers.values(), default=0) < 0
-                ):
-                    raise ValueError("two devices with one number, or a negative one")
-                taken = set(numbers.values())
-                # What was numbered before the boot was known gives way to what was kept.
-                free = {a: gpu for a, gpu in self._numbers.items() if gpu not in taken}
-                self._numbers = {**free, **numbers}
-                self._saved = dict(numbers)
-        except FileNotFoundError:
+        kept = read_state(self._path, _parse, "the numbers of the GPUs")
+        if kept is None or kept[0] != boot_id:
             return
-        except OSError as error:
-            raise StateError(
-                f"{self._path} can't be read ({error.strerror}): the numbers of the GPUs start "
-                "afresh; see to the rights of the state directory"
-            ) from error
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
-            aside = self._path.with_suffix(".damaged")
-            try:
-                os.replace(self._path, aside)
-            except OSError as failure:
-                raise StateError(
-                    f"{self._path} is damaged ({error}) and can't be set aside "
-                    f"({failure.strerror}): remove it"
-                ) from failure
-            raise StateError(
-                f"{self._path} is damaged ({error}): it is now {aside.name}, and the numbers of "
-                "the GPUs start afresh"
-            ) from error
+        taken = set(kept[1].values())
+        # What was numbered before the boot was known gives way to what was kept.
+        free = {a: gpu for a, gpu in self._numbers.items() if gpu not in taken}
+        self._numbers = {**free, **kept[1]}
+        self._saved = dict(kept[1])
 
     def see(self, devices: Mapping[str, int]) -> None:
         """Give numbers to new devices: the vendor's index of this moment where it is free."""
@@ -108,17 +73,13 @@ class Numbering:
         if self._path is None or self._boot_id is None or self._numbers == self._saved:
             return
         text = json.dumps({"boot_id": self._boot_id, "gpus": self._numbers}, indent=1)
-        partial = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(partial, "w") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self._path)
-        except OSError as error:
-            raise StateError(
-                f"{self._path} can't be written ({error.strerror}): after a restart, GPUs may "
-                "get other numbers; see to the rights and the space of the state directory"
-            ) from error
+        write_state(self._path, text, "after a restart, GPUs may get other numbers")
         self._saved = dict(self._numbers)
+
+
+def _parse(kept: Any) -> tuple[object, dict[str, int]]:
+    """The boot's id and the numbers by address; raises what bad data makes it raise."""
+    numbers = {str(address): int(gpu) for address, gpu in kept["gpus"].items()}
+    if len(set(numbers.values())) != len(numbers) or min(numbers.values(), default=0) < 0:
+        raise ValueError("two devices with one number, or a negative one")
+    return kept["boot_id"], numbers

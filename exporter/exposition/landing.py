@@ -83,9 +83,13 @@ def _state(device: Device) -> str:
     return '<td class="good">up</td>'
 
 
+def _gpu(device: Device) -> str:
+    partition = "" if device.key.partition is None else f" / {device.key.partition}"
+    return f"{device.gpu}{escape(partition)}"
+
+
 def _device_row(device: Device) -> str:
     name = _reading(device, "identity", lambda i: i.name) or ""
-    partition = "" if device.key.partition is None else f" / {device.key.partition}"
     used = _reading(device, "memory", lambda m: m.used)
     total = _reading(device, "memory", lambda m: m.total)
     memory = (
@@ -94,7 +98,7 @@ def _device_row(device: Device) -> str:
         else f'<td class="n">{_gibibytes(used)} of {_gibibytes(total)}</td>'
     )
     cells = [
-        f'<td class="n">{device.gpu}{escape(partition)}</td>',
+        f'<td class="n">{_gpu(device)}</td>',
         f"<td><code>{escape(device.key.address)}</code></td>",
         f"<td>{escape(name)}</td>",
         _state(device),
@@ -131,6 +135,23 @@ def _process_rows(snapshot: Snapshot) -> Iterable[str]:
                 f'<td class="{"bad" if state in _DEAD else ""}">{escape(state)}</td>',
             ]
             yield "<tr>" + "".join(cells) + "</tr>"
+
+
+def _suspected(device: Device) -> bool:
+    return bool(_reading(device, "leaks", lambda leaks: leaks.process or leaks.residue))
+
+
+def _leak_row(device: Device) -> str:
+    leaks = device.readings["leaks"]
+    kinds = [kind for kind in ("process", "residue") if getattr(leaks, kind)]
+    since = "" if leaks.since is None else f"{_utc(leaks.since)} UTC"
+    return (
+        f'<tr><td class="n">{_gpu(device)}</td><td class="bad">{" and ".join(kinds)}</td>'
+        + _number(leaks.pid, str)
+        + f"<td>{since}</td>"
+        + _number(None if leaks.pace is None else leaks.pace * 3600, _gibibytes)
+        + f'<td>{escape(leaks.confidence)}</td><td class="wide">{escape(leaks.evidence)}</td></tr>'
+    )
 
 
 def _source_row(report: SourceReport) -> str:
@@ -188,15 +209,18 @@ def landing_html(snapshot: Snapshot | None, telemetry_path: str) -> bytes:
     return "".join(parts).encode()
 
 
+def _utc(timestamp: float) -> str:
+    return f"{datetime.fromtimestamp(timestamp, timezone.utc):%Y-%m-%d %H:%M:%S}"
+
+
 def _body(snapshot: Snapshot) -> Iterable[str]:
     if snapshot.simulated:
         yield (
             "<p class='banner'><strong class='bad'>Simulated.</strong> Every value on this page "
             "is made up; none comes from hardware.</p>"
         )
-    moment = datetime.fromtimestamp(snapshot.timestamp, timezone.utc)
     yield (
-        f"<p class='sub'>poll {snapshot.sequence} at {moment:%Y-%m-%d %H:%M:%S} UTC, "
+        f"<p class='sub'>poll {snapshot.sequence} at {_utc(snapshot.timestamp)} UTC, "
         f"every {snapshot.interval:g} s</p><h2>GPUs</h2>"
     )
     heads = (
@@ -210,6 +234,11 @@ def _body(snapshot: Snapshot) -> Iterable[str]:
         yield "<h2>Processes</h2>"
         columns = (">GPU", ">PID", "Command", "User", "Job or container", ">VRAM", "State")
         yield _table(columns, _process_rows(snapshot), "No process holds VRAM.")
+    suspected = [device for device in snapshot.devices if _suspected(device)]
+    if suspected:
+        yield "<h2>VRAM leaks</h2>"
+        columns = (">GPU", "What is suspected", ">PID", "Since", ">Per hour", "How sure", "Why")
+        yield _table(columns, map(_leak_row, suspected), "")
     yield "<h2>Sources</h2>"
     yield _table(
         ("Source", "State", ">GPUs", ">Restarts"), map(_source_row, snapshot.sources), "None is on."

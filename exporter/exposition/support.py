@@ -42,6 +42,8 @@ def rows(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> Iterator[R
     for device in snapshot.devices:
         places: set[FieldKey] = {*device.origins, *device.absences}
         for collector in collectors:
+            if not collector.readers:
+                continue  # judged from other collectors' readings
             derived = {rule.into for rule in collector.derived}
             named = {place[1] for place in places if place[0] == collector.name}
             for declared in fields(collector.reading):

@@ -21,7 +21,7 @@ LOUD = "SIMULATED: every value is made up, none comes from hardware"
 
 def test_commands_are_the_known_ones() -> None:
     """A command that is added gets tests here."""
-    assert {"serve", "once", "support", "check-config"} == COMMANDS.keys()
+    assert {"serve", "once", "support", "check-config", "leak-check"} == COMMANDS.keys()
 
 
 def test_serve_by_default(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_nothing_given() -> None:
     assert Invocation("serve", {}, None, "table") == parse([], COLLECTORS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*(COMMANDS.keys() - {"leak-check"})])
 def test_flags_on_either_side(command: str) -> None:
     """Flags stand before or behind the command."""
     expected = Invocation(command, {"poll.interval": "5s", "log.level": "debug"})
@@ -24,6 +24,17 @@ def test_flags_on_either_side(command: str) -> None:
     assert expected == parse([command, "--poll.interval", "5s", "--log.level=debug"], COLLECTORS)
     assert expected == parse(["--poll.interval", "5s", "--log.level=debug", command], COLLECTORS)
     assert expected == parse(["--poll.interval", "5s", command, "--log.level=debug"], COLLECTORS)
+
+
+def test_leak_check() -> None:
+    """It takes a file, or a Prometheus and how far back, with flags on either side."""
+    file = Invocation("leak-check", {}, None, "json", Path("x.csv"))
+
+    assert file == parse(["leak-check", "--format", "json", "x.csv"], COLLECTORS)
+    assert file == parse(["leak-check", "x.csv", "--format", "json"], COLLECTORS)
+    asked = parse(["leak-check", "--prometheus", "http://p:9090", "--since", "2h"], COLLECTORS)
+    assert (None, "http://p:9090", 7200.0) == (asked.recording, asked.prometheus, asked.since)
+    assert 86_400.0 == parse(["leak-check", "--prometheus", "http://p"], COLLECTORS).since
 
 
 def test_flags_without_a_command() -> None:
@@ -82,7 +93,13 @@ def test_config_file() -> None:
         (["sreve"], "unknown command 'sreve'; did you mean serve?; there are serve, once"),
         (["serve", "more"], "unexpected argument 'more'"),
         (["--poll.interval"], "--poll.interval: expected one argument"),
-        (["--format", "json"], "--format: goes with the command support alone"),
+        (["--format", "json"], "--format: goes with the commands support and leak-check alone"),
+        (["leak-check"], "leak-check: expected either a FILE or --prometheus URL"),
+        (["leak-check", "x", "--prometheus", "y"], "leak-check: expected either a FILE or"),
+        (["leak-check", "x", "--since", "1h"], "--since: goes with --prometheus alone"),
+        (["leak-check", "--prometheus", "x", "--since", "9"], "--since: "),
+        (["once", "--since", "1h"], "--since: goes with the command leak-check alone"),
+        (["once", "x.csv"], "unexpected argument 'x.csv'"),
         (["support", "--format", "xml"], "--format: invalid choice: 'xml'"),
         (["--web.enable-lifecycle=true"], "ignored explicit argument 'true'"),
         (["--simulation", "x"], "unknown flag '--simulation'"),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.analysis.numbering import FILE, Numbering, StateError
+from exporter.analysis.numbering import FILE, Numbering
+from exporter.analysis.state import StateError
 
 from .nodes import PATIENT
 

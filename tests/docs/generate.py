@@ -23,9 +23,10 @@ def _row(name: str, kind: str, labels: tuple[str, ...], meaning: str) -> str:
 def _collector(collector: Collector[Any]) -> Iterator[str]:
     state = "on" if collector.default else "off"
     sources = ", ".join(dict.fromkeys(f"`{reader.source}`" for reader in collector.readers))
+    origin = f"Sources in order: {sources}." if sources else "It reads nothing of its own."
     yield f"\n## {collector.name}\n"
     yield f"{collector.summary[0].upper()}{collector.summary[1:]}."
-    yield f"`--collector.{collector.name}` is {state} by default. Sources in order: {sources}.\n"
+    yield f"`--collector.{collector.name}` is {state} by default. {origin}\n"
     yield _HEAD
     for metric in collector.metrics:
         labels = metric.labels

@@ -20,8 +20,14 @@ from tests.golden.trace import TRACES, NeverToldError, expected
 Read = Callable[[Case], Page]
 OWN = "amdgpu_exporter_"
 """The families about the exporter itself tell nothing of the hardware."""
-ON_NO_PAGE = {"amdgpu_bad_page_threshold"}
-"""Families that no simulated node gives: they have no trace."""
+ON_NO_PAGE = {
+    "amdgpu_bad_page_threshold",
+    "amdgpu_vram_leak_suspected",
+    "amdgpu_vram_growth_bytes_per_second",
+    "amdgpu_vram_unattributed_bytes",
+    "amdgpu_vram_exhaustion_seconds",
+}
+"""Families that no simulated node gives, or that hours of it are judged for: they have no trace."""
 
 ALIKE = {
     "amdgpu_up", "amdgpu_suspended", "amdgpu_devices", "amdgpu_node_info", "amdgpu_info",

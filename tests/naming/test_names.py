@@ -24,7 +24,7 @@ UNITS = ("celsius", "watts", "joules", "hertz", "ratio", "seconds", "bytes", "la
 """Base units and such, that end a name; `_total` may follow, and `_per_second` comes last."""
 COUNTS = """
     amdgpu_up amdgpu_suspended amdgpu_devices amdgpu_firmware_devices amdgpu_partitions
-    amdgpu_processes amdgpu_process_state
+    amdgpu_processes amdgpu_process_state amdgpu_vram_leak_suspected
     amdgpu_bad_pages amdgpu_bad_page_threshold amdgpu_xgmi_link_up amdgpu_pcie_traffic_instant_raw
     amdgpu_exporter_simulated amdgpu_exporter_collector_success amdgpu_exporter_source_up
     amdgpu_exporter_source_abandoned_workers amdgpu_exporter_worker_open_fds
