@@ -57,8 +57,8 @@ COLLECTOR = Collector(
         Metric(
             "amdgpu_vram_leak_suspected",
             "gauge",
-            "1 if a leak is suspected, 0 if judged clean, absent until judged: of one process, or a "
-            "residue that no process owns (from amdgpu_vram_used_bytes and its owners).",
+            "1 if a leak is suspected, 0 if judged clean, absent until judged: of one process, or "
+            "a residue that no process owns (from amdgpu_vram_used_bytes and its owners).",
             _verdicts,
             ("kind",),
         ),

@@ -134,7 +134,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     """One message that says what is lost, and the watch goes on."""
     (tmp_path / FILE).write_text('{"boot_id": "boot", "devices": 3}')
     watch = LeakWatch(tmp_path)
-    with pytest.raises(StateError, match="is damaged .* start afresh"):
+    with pytest.raises(StateError, match=r"is damaged .* start afresh"):
         watch.open("boot")
 
     assert ["leaks.damaged"] == [path.name for path in tmp_path.iterdir()]
