@@ -6,7 +6,7 @@ CACHE := $(if $(AMDGPU_EXPORTER_CACHE),$(AMDGPU_EXPORTER_CACHE),.cache)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs alerts golden bench clean
+.PHONY: help run test lint types unit docs alerts dashboards screenshots golden bench clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -49,6 +49,12 @@ docs: $(VENV)/.test ## regenerate docs/metrics.md and docs/configuration.md
 
 alerts: $(VENV)/.run ## regenerate rules, docs/alerts.md and runbooks from alerts/
 	$(BIN)/python -m alerts.generate
+
+dashboards: $(VENV)/.test ## regenerate dashboards/json from dashboards/
+	$(BIN)/python -m dashboards.generate
+
+screenshots: $(VENV)/.test ## draw docs/images/dashboard-*.png; needs a chromium
+	$(BIN)/python -m tests.dashboards.screenshots
 
 golden: $(VENV)/.test ## regenerate the golden pages; review the diff
 	$(BIN)/python -m tests.kernel.packages

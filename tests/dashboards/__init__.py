@@ -1,0 +1,1 @@
+"""The dashboards' contract with what the exporter serves, checked in a real Prometheus."""

@@ -1,0 +1,178 @@
+"""A small fleet with every fault that the simulated node knows, recorded into a real Prometheus.
+
+`python -m tests.dashboards.site FILE …` records targets, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+from exporter.simulation.spec import ScenarioRun, SimulationSpec
+from tests.dashboards.recording import START, STEP, Target, samples
+from tests.kernel.packages import debian_tool
+from tests.prometheus.site import DEADLINE, REPOSITORY, free_port, get, running
+
+HOUR = 3600.0
+SPAN = 4 * HOUR
+END = START + SPAN
+
+
+TRAINING = Target(
+    "train-1:9108",
+    SimulationSpec(
+        seed=1,
+        scenarios=(
+            ScenarioRun("training"),
+            ScenarioRun("hbm-overheat", 2 * HOUR, gpu=2),
+            ScenarioRun("throttle", 1 * HOUR, 3 * HOUR, gpu=5),
+            ScenarioRun("ecc-storm", 1 * HOUR, gpu=1),
+            ScenarioRun("vram-leak", gpu=4),
+            ScenarioRun("xgmi-link-down", 2 * HOUR, gpu=0),
+            ScenarioRun("pcie-degraded", gpu=3),
+            ScenarioRun("pcie-replays", 1 * HOUR, gpu=6),
+        ),
+    ),
+    dict.fromkeys(range(8), "research/trainer-0/worker"),
+    8,
+    "east",
+)
+SERVING = Target(
+    "serve-1:9108",
+    SimulationSpec(
+        seed=2,
+        scenarios=(
+            ScenarioRun("inference"),
+            ScenarioRun("idle", gpu=6),
+            ScenarioRun("vram-residue", gpu=6),
+            ScenarioRun("gpu-lost", 1 * HOUR, 1.5 * HOUR, gpu=5),
+            ScenarioRun("gpu-lost", 3 * HOUR, gpu=7),
+        ),
+    ),
+    {gpu: f"serving/chat-{gpu}/server" for gpu in range(7)},
+    8,
+    "east",
+)
+RESERVED = Target(
+    "reserve-1:9108",
+    SimulationSpec(
+        model="MI355X",
+        gpus=4,
+        seed=3,
+        scenarios=(ScenarioRun("idle"), ScenarioRun("vram-leak", 0.5 * HOUR, gpu=1)),
+    ),
+    {0: "research/notebook-0/lab", 1: "research/notebook-1/lab"},
+    4,
+    "west",
+    {'block="asd",version="0x210000e5"': 'block="asd",version="0x210000d1"'},
+)
+PARTITIONED = Target(
+    "parts-1:9108",
+    SimulationSpec(model="MI300X-CPX", gpus=1, seed=4, scenarios=(ScenarioRun("inference"),)),
+    {},
+    1,
+    "west",
+)
+TARGETS = (TRAINING, SERVING, RESERVED, PARTITIONED)
+UNREACHABLE = Target("dark-1:9108", SimulationSpec(), {}, 8, "west")
+"""Could be reached for the first hour only."""
+
+
+def _record(targets: Sequence[Target], path: Path) -> None:
+    with path.open("w") as file:
+        for target in targets:
+            file.writelines(samples(target, SPAN))
+
+
+def _unreachable() -> Iterator[str]:
+    for number in range(1, int(SPAN / STEP) + 1):
+        moment = number * STEP
+        yield f"up{{{UNREACHABLE.labels}}} {int(moment < HOUR)} {START + moment:.0f}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One result: labels, and values by Unix time."""
+
+    labels: Mapping[str, str]
+    values: Sequence[tuple[float, float]]
+
+
+class Prometheus:
+    """The running server."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def at_once(self, expression: str) -> list[Series]:
+        """The answer at the end of the recording."""
+        return self._ask("query", {"query": expression, "time": str(END)})
+
+    def over_time(self, expression: str, step: float) -> list[Series]:
+        """The answer over the whole recording."""
+        return self._ask(
+            "query_range",
+            {"query": expression, "start": str(START), "end": str(END), "step": str(step)},
+        )
+
+    def _ask(self, what: str, parameters: Mapping[str, str]) -> list[Series]:
+        status, body = get(self._port, f"/api/v1/{what}?{urlencode(parameters)}")
+        assert status == 200, f"{parameters['query']}: {body.decode()}"
+        return [
+            Series(
+                found["metric"],
+                [(float(t), float(v)) for t, v in found.get("values", [found.get("value")])],
+            )
+            for found in json.loads(body)["data"]["result"]
+        ]
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[Prometheus]:
+    """Record the fleet, and serve it by a Prometheus on a loopback port."""
+    tools = debian_tool("prometheus") / "usr/bin"
+    # two processes, since two cores are what CI has; coverage of them adds nothing
+    parts = [folder / "0.om", folder / "1.om"]
+    recorders = [
+        subprocess.Popen([sys.executable, "-m", "tests.dashboards.site", part], cwd=REPOSITORY)
+        for part in parts
+    ]
+    assert [0, 0] == [recorder.wait(300) for recorder in recorders]
+    whole = folder / "samples.om"
+    with whole.open("w") as file:
+        for part in parts:
+            file.write(part.read_text())
+            part.unlink()
+        file.writelines(_unreachable())
+        file.write("# EOF\n")
+    subprocess.run(
+        [tools / "promtool", "tsdb", "create-blocks-from", "openmetrics", whole, folder / "data"],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    whole.unlink()
+    config = folder / "prometheus.yml"
+    config.write_text("global: {}\n")
+    port = free_port()
+    command = [str(tools / "prometheus"), "--log.level=warn", f"--config.file={config}"]
+    command += [f"--storage.tsdb.path={folder / 'data'}", "--storage.tsdb.retention.time=50y"]
+    command += [f"--web.listen-address=127.0.0.1:{port}"]
+    with running(command, folder / "prometheus.log"):
+        limit = time.monotonic() + DEADLINE
+        while get(port, "/-/ready")[0] != 200:
+            assert time.monotonic() < limit, (folder / "prometheus.log").read_text()
+            time.sleep(0.1)
+        yield Prometheus(port)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    _record(TARGETS[:1] if place.stem == "0" else TARGETS[1:], place)
