@@ -12,8 +12,8 @@ _MADE = "Made by `make alerts`; do not edit."
 _INTRODUCTION = f"""\
 # Alerts
 
-{_MADE} Alerts and runbooks stand in `alerts/domains/`, thresholds and durations in
-`alerts/thresholds.yaml`.
+{_MADE} Alerts and runbooks stand in `alerts/domains/`,
+thresholds and durations in `alerts/thresholds.yaml`.
 
 | file | for |
 |---|---|

@@ -6,9 +6,11 @@ The hourly rules are evaluated once an hour and fit to be kept for a year: read 
 
 from __future__ import annotations
 
-from alerts.model import GPU, NODE, PARTITION, Recording, RecordingGroup
+from alerts.model import GPU, NODE, PARTITION, Recording, RecordingGroup, held
 
 _BUSY = f"max by ({GPU}) (min_over_time(amdgpu_gfx_activity_ratio[@rate])) > @busy_ratio"
+# xgmi_wafl is served as amdgpu_xgmi_errors_total too
+_ECC = 'amdgpu_ecc_errors_total{block!="xgmi_wafl"}'
 _LINK_SHARE = (
     f"(\n  max by ({GPU}) (amdgpu_pcie_link_width_lanes)\n"
     f"  * on ({GPU}) max by ({GPU}) (amdgpu_pcie_link_transfers_per_second)\n"
@@ -33,7 +35,7 @@ VERDICTS = RecordingGroup(
         Recording(
             "gpu:amdgpu_telemetry:present",
             f"group by ({GPU}) (amdgpu_temperature_celsius)\n"
-            f"or 0 * group by ({GPU}) (\n"
+            f"or on ({GPU}) 0 * group by ({GPU}) (\n"
             f"  amdgpu_up == 1 unless on ({GPU}) amdgpu_suspended == 1\n)",
             "1 if a device tells its temperature, 0 if it answers and does not; absent while it "
             "is down or asleep.",
@@ -46,9 +48,13 @@ VERDICTS = RecordingGroup(
         ),
         Recording(
             "gpu:amdgpu_pcie_link:ratio",
-            f"{_LINK_SHARE} == 1\nor on ({GPU}) (\n  {_LINK_SHARE}\n  and on ({GPU}) {_BUSY}\n)",
-            "The link's share of its highest width × speed, told where it is 1 or the GPU has "
-            "worked without a pause, since an idle one may lower its link.",
+            f"{_LINK_SHARE} == 1\n"
+            f"or on ({GPU}) (\n  {_LINK_SHARE}\n  and on ({GPU}) {_BUSY}\n)\n"
+            # while the device answers and neither holds, the verdict before is handed on
+            f"or on ({GPU}) (\n  {held('gpu:amdgpu_pcie_link:ratio')}\n"
+            f"  and on ({GPU}) amdgpu_up == 1\n)",
+            "The link's share of its highest width × speed, judged where it is 1 or the GPU has "
+            "worked without a pause, since an idle one may lower its link; the last verdict.",
         ),
         Recording(
             "gpu:amdgpu_vram_used:ratio",
@@ -130,8 +136,8 @@ HOURLY = RecordingGroup(
         ),
         Recording(
             "gpu:amdgpu_ecc_errors:increase1h",
-            f"sum by ({GPU}, severity) (increase(amdgpu_ecc_errors_total[@hour]))",
-            "ECC errors of all blocks, by severity.",
+            f"sum by ({GPU}, severity) (increase({_ECC}[@hour]))",
+            "ECC errors of all blocks but XGMI's, by severity.",
         ),
         Recording(
             "gpu:amdgpu_pcie_replays:increase1h",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alerts.model import NODE, Alert, Domain, Runbook, held
 
-_FLEET = ("amdgpu-fleet", "Blind")
-_NODE = ("amdgpu-node", "Exporter")
+_FLEET = ("amdgpu-fleet", "Nodes blind")
+_NODE = ("amdgpu-reliability", "Health of the exporters")
 _UP = 'up{job=~"@job"}'
 
 DOMAIN = Domain(
@@ -41,7 +41,7 @@ DOMAIN = Domain(
             summary="The exporter does not answer Prometheus",
             description="{{ $labels.instance }} of job {{ $labels.job }} can't be scraped; its "
             "GPUs are not watched.",
-            panel=_NODE,
+            panel=("amdgpu-fleet", "Nodes at a glance"),
             runbook=Runbook(
                 meaning="Prometheus can't scrape the exporter of this node.",
                 impact="Nothing is known of the node's GPUs. Alerts that fired go on for the time "
@@ -124,7 +124,7 @@ DOMAIN = Domain(
             summary="The exporter serves an old picture",
             description="The last poll of {{ $labels.instance }} ended "
             "{{ $value | humanizeDuration }} ago.",
-            panel=_NODE,
+            panel=("amdgpu-reliability", "Age of the last poll"),
             runbook=Runbook(
                 meaning="The exporter answers, but its polls no longer end: more than the "
                 "tolerated number of intervals have passed since the last one.",
@@ -144,7 +144,7 @@ DOMAIN = Domain(
             summary="The node's clock is ahead",
             description="The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} "
             "ahead of Prometheus's.",
-            panel=_NODE,
+            panel=("amdgpu-reliability", "Age of the last poll"),
             runbook=Runbook(
                 meaning="The last poll lies in Prometheus's future.",
                 impact="Timestamps of events and the age of polls are wrong; logs don't match.",
@@ -161,7 +161,7 @@ DOMAIN = Domain(
             summary="A source of the exporter does not answer",
             description="{{ $labels.source }} on {{ $labels.instance }} gives nothing; what it "
             "alone could tell is absent.",
-            panel=_NODE,
+            panel=("amdgpu-reliability", "Sources"),
             runbook=Runbook(
                 meaning="One of AMD SMI, ROCm SMI, sysfs or the kubelet's socket can't be opened "
                 "or does not answer.",
@@ -183,7 +183,7 @@ DOMAIN = Domain(
             summary="A source of the exporter keeps being restarted",
             description="{{ $labels.source }} on {{ $labels.instance }} was restarted "
             '{{ $value | printf "%.0f" }} times in @window.',
-            panel=_NODE,
+            panel=("amdgpu-reliability", "Restarts by reason"),
             keep="hold",
             runbook=Runbook(
                 meaning="The worker of a source crashes, hangs, or passes its ceilings again and "
@@ -247,7 +247,7 @@ DOMAIN = Domain(
             summary="The hardware gives values that can't be used",
             description="{{ $labels.collector }} on {{ $labels.instance }} turned down "
             '{{ $value | printf "%.0f" }} values in @window: {{ $labels.reason }}.',
-            panel=_NODE,
+            panel=("amdgpu-reliability", "Rejected values"),
             keep="hold",
             runbook=Runbook(
                 meaning="Values were not permitted, impossible, old, refused or not answered. "
@@ -301,7 +301,7 @@ DOMAIN = Domain(
             expr=f"{held('amdgpu_exporter_simulated')} == 1",
             summary="The exporter makes its values up",
             description="Every value of {{ $labels.instance }} is simulated.",
-            panel=_NODE,
+            panel=("amdgpu-fleet", "Nodes simulated"),
             runbook=Runbook(
                 meaning="The daemon runs with `--sources simulated`.",
                 impact="Nothing that this node shows is true.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alerts.model import NODE, WHERE, Alert, Domain, Runbook, held
 
-_LOST = ("amdgpu-node", "GPUs that answer")
+_DEVICES = ("amdgpu-node", "Devices of the node")
 _PCI = 'amdgpu_devices{view="pci"}'
 _EXPECTED = 'amdgpu_devices{view="expected"}'
 _COUNTED = 'amdgpu_devices{view!="expected"}'
@@ -20,7 +20,7 @@ DOMAIN = Domain(
             expr=f"{held('amdgpu_up')} == 0",
             summary="A GPU does not answer",
             description=f"{WHERE} does not answer any source.",
-            panel=_LOST,
+            panel=("amdgpu-reliability", "GPUs answering"),
             runbook=Runbook(
                 meaning="A GPU that was seen since the boot is gone from the bus, hangs, or fails "
                 "every call.",
@@ -42,7 +42,7 @@ DOMAIN = Domain(
             f" - on ({NODE}) {held(_PCI)} > 0",
             summary="A node has fewer GPUs than it should",
             description="{{ $labels.instance }} lacks {{ $value }} GPUs on its PCI bus.",
-            panel=_LOST,
+            panel=_DEVICES,
             runbook=Runbook(
                 meaning="The bus shows fewer GPUs than `--expected-gpus` says, or, without it, "
                 "than the node had within the window.",
@@ -58,10 +58,11 @@ DOMAIN = Domain(
             name="AmdGpuViewsDisagree",
             severity="warning",
             scope="node",
-            expr=f"max by ({NODE}) ({held(_COUNTED)})\n- min by ({NODE}) ({held(_COUNTED)}) > 0",
+            expr=f"max by ({NODE}) ({held(_COUNTED)})\n"
+            f"- on ({NODE}) min by ({NODE}) ({held(_COUNTED)}) > 0",
             summary="Kernel and libraries count different GPUs",
             description="The views of {{ $labels.instance }} differ by {{ $value }} GPUs.",
-            panel=_LOST,
+            panel=("amdgpu-node", "GPUs by view"),
             runbook=Runbook(
                 meaning="The PCI bus, DRM, KFD and the libraries don't count the same GPUs.",
                 impact="Programs that use the smaller view don't see all GPUs.",
@@ -82,7 +83,7 @@ DOMAIN = Domain(
             expr=f"{held('gpu:amdgpu_telemetry:present')} == 0",
             summary="A GPU answers but tells nothing",
             description=f"{WHERE} answers, and gives no temperature.",
-            panel=("amdgpu-gpu", "Temperature"),
+            panel=_DEVICES,
             runbook=Runbook(
                 meaning="The device answers, does not sleep, and none of its sensors is read. Most "
                 "often its firmware no longer fills gpu_metrics.",

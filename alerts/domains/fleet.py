@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from alerts.model import NODE, Alert, Domain, Runbook, held
 
-_VERSIONS = ("amdgpu-fleet", "Versions")
 _DRIVER = 'amdgpu_node_info{driver_version!=""}'
 
 DOMAIN = Domain(
@@ -19,7 +18,7 @@ DOMAIN = Domain(
             f"  max by ({NODE}, block, version) ({held('amdgpu_firmware_devices')}) > 0\n) > 1",
             summary="GPUs of a node run different firmware",
             description="{{ $labels.instance }} runs {{ $value }} versions of {{ $labels.block }}.",
-            panel=_VERSIONS,
+            panel=("amdgpu-fleet", "Firmware that differs"),
             runbook=Runbook(
                 meaning="The GPUs of one node don't run the same version of a firmware. On a node "
                 "with two models of GPU that is as it should be: silence it there.",
@@ -38,7 +37,7 @@ DOMAIN = Domain(
             summary="Nodes of a cluster run different drivers",
             description="The cluster {{ $labels.cluster }} runs {{ $value }} versions of the "
             "amdgpu driver.",
-            panel=_VERSIONS,
+            panel=("amdgpu-fleet", "Software of the nodes"),
             runbook=Runbook(
                 meaning="The amdgpu driver differs from node to node for longer than a rollout.",
                 impact="Jobs over many nodes meet different behaviour; faults are harder to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alerts.model import GPU, WHERE, Alert, Domain, Runbook, held
 
-_TEMPERATURE = ("amdgpu-gpu", "Temperature")
+_TEMPERATURE = ("amdgpu-gpu", "Temperatures and limits")
 _THROTTLING = ("amdgpu-gpu", "Throttling")
 _COMMANDS = (
     "```sh\namd-smi metric --temperature --power --clock --gpu GPU\n"

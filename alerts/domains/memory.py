@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from alerts.model import GPU, PARTITION, WHERE, Alert, Domain, Runbook, held
 
-_USED = ("amdgpu-memory", "VRAM in use")
-_LEAKS = ("amdgpu-memory", "Growth and leaks")
-_OWNERS = ("amdgpu-memory", "Owners")
+_USED = ("amdgpu-memory", "VRAM used")
+_GROWTH = ("amdgpu-memory", "Growth of the floor")
 _OWNED_BY = (
     "```promql\ntopk(5, amdgpu_process_vram_bytes"
     " * on (instance, pid) group_left (command, user, pod, job_id) amdgpu_process_info)\n```"
@@ -63,7 +62,7 @@ DOMAIN = Domain(
             summary="A GPU's memory leaks",
             description=f"The memory of {WHERE} grows and is not given back: "
             "{{ $labels.kind }}.",
-            panel=_LEAKS,
+            panel=("amdgpu-memory", "Verdicts of the leak detection"),
             runbook=_LEAK_RUNBOOK,
             inhibited_by=("AmdGpuVramExhaustionSoon",),
         ),
@@ -75,7 +74,7 @@ DOMAIN = Domain(
             summary="A GPU's memory will be full within a day",
             description=f"The VRAM of {WHERE} will be full in {{{{ $value | humanizeDuration }}}} "
             "at its present growth.",
-            panel=_LEAKS,
+            panel=_GROWTH,
             runbook=_LEAK_RUNBOOK,
             inhibited_by=("AmdGpuVramExhaustionSoon",),
         ),
@@ -87,7 +86,7 @@ DOMAIN = Domain(
             summary="A GPU's memory will be full within hours",
             description=f"The VRAM of {WHERE} will be full in {{{{ $value | humanizeDuration }}}} "
             "at its present growth.",
-            panel=_LEAKS,
+            panel=_GROWTH,
             runbook=_LEAK_RUNBOOK,
         ),
         Alert(
@@ -102,7 +101,7 @@ DOMAIN = Domain(
             summary="Memory of a GPU has no owner",
             description=f"{{{{ $value | humanize1024 }}}}B of the VRAM of {WHERE} belong to no "
             "process.",
-            panel=_OWNERS,
+            panel=("amdgpu-memory", "Without an owner"),
             runbook=Runbook(
                 meaning="No process is on the GPU, and more memory is in use than the driver "
                 "needs when idle.",
@@ -123,7 +122,7 @@ DOMAIN = Domain(
             summary="Processes that have ended hold memory",
             description=f"{{{{ $value | humanize1024 }}}}B of the VRAM of {WHERE} belong to "
             "processes that have ended.",
-            panel=_OWNERS,
+            panel=("amdgpu-memory", "Processes that have ended"),
             runbook=Runbook(
                 meaning="A process has ended, and its memory was not freed: its parent has not "
                 "noticed (zombie), or the driver still knows it (gone).",
@@ -145,7 +144,7 @@ DOMAIN = Domain(
             summary="Memory is held, and nothing computes",
             description=f"Processes hold {{{{ $value | humanizePercentage }}}} of the VRAM of "
             f"{WHERE}, which computes nothing.",
-            panel=("amdgpu-capacity", "Held but idle"),
+            panel=("amdgpu-capacity", "GPUs held but idle"),
             keep="hold",
             runbook=Runbook(
                 meaning="Processes hold memory for hours, and the compute units are idle: a server "

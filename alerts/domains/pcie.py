@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from alerts.model import GPU, WHERE, Alert, Domain, Runbook, Severity, held
 
-_LINK = ("amdgpu-interconnect", "PCIe link")
-_ERRORS = ("amdgpu-interconnect", "PCIe errors")
+_DASHBOARD = "amdgpu-interconnect"
 _COMMANDS = (
     "```sh\nlspci -vv -s PCI_ADDRESS | grep -E 'LnkCap|LnkSta|DevSta|CESta|UESta'\n"
     "cat /sys/bus/pci/devices/PCI_ADDRESS/aer_dev_*\n"
@@ -14,7 +13,13 @@ _COMMANDS = (
 
 
 def _errors(
-    name: str, severity: Severity, selector: str, what: str, runbook: Runbook, *causes: str
+    name: str,
+    severity: Severity,
+    selector: str,
+    what: str,
+    panel: str,
+    runbook: Runbook,
+    *causes: str,
 ) -> Alert:
     """An alert on errors per bit that the link could carry, whatever its width and speed."""
     happened = f"sum by ({GPU}) (increase({selector}[@window]))"
@@ -28,7 +33,7 @@ def _errors(
         summary=f"A PCIe link has many {what}",
         description=f'The link of {WHERE} had {{{{ $value | printf "%.0f" }}}} {what} in @window, '
         "too many for its width and speed.",
-        panel=_ERRORS,
+        panel=(_DASHBOARD, panel),
         keep="hold",
         runbook=runbook,
         inhibited_by=causes,
@@ -43,11 +48,11 @@ DOMAIN = Domain(
             name="AmdGpuPcieDegraded",
             severity="warning",
             scope="gpu",
-            expr="last_over_time(gpu:amdgpu_pcie_link:ratio[@memory]) < 1",
+            expr=f"{held('gpu:amdgpu_pcie_link:ratio')} < 1",
             summary="A PCIe link works below its best",
             description=f"The link of {WHERE} has {{{{ $value | humanizePercentage }}}} of its "
             "highest bandwidth under load.",
-            panel=_LINK,
+            panel=(_DASHBOARD, "PCIe links"),
             runbook=Runbook(
                 meaning="Under load, the link to the host has fewer lanes or a lower speed than "
                 "device and slot can do. An idle GPU that lowers its link to save power does not "
@@ -66,6 +71,7 @@ DOMAIN = Domain(
             "warning",
             "amdgpu_pcie_replays_total",
             "replays",
+            "PCIe replays",
             Runbook(
                 meaning="Packets had to be sent again, more often than a sound link of this width "
                 "and speed does.",
@@ -80,6 +86,7 @@ DOMAIN = Domain(
             "AmdGpuPcieNaks",
             "warning",
             "amdgpu_pcie_naks_total",
+            "NAKs",
             "NAKs",
             Runbook(
                 meaning="One end told the other that a packet arrived damaged. `sent` are the "
@@ -97,6 +104,7 @@ DOMAIN = Domain(
             "info",
             'amdgpu_pcie_aer_errors_total{severity="correctable"}',
             "correctable errors",
+            "PCIe errors by AER",
             Runbook(
                 meaning="Advanced Error Reporting counts errors that the link corrected.",
                 impact="None by itself.",
@@ -113,7 +121,7 @@ DOMAIN = Domain(
             summary="A PCIe link keeps being retrained",
             description=f'The link of {WHERE} was retrained {{{{ $value | printf "%.0f" }}}} times '
             "in @window.",
-            panel=_ERRORS,
+            panel=(_DASHBOARD, "Recoveries and retrained links"),
             keep="hold",
             runbook=Runbook(
                 meaning="So many replays in a row failed that the link was trained anew.",
@@ -133,7 +141,7 @@ DOMAIN = Domain(
             summary="A PCIe link had an error that can't be corrected",
             description=f'The link of {WHERE} had {{{{ $value | printf "%.0f" }}}} '
             "nonfatal or fatal errors in @window.",
-            panel=_ERRORS,
+            panel=(_DASHBOARD, "PCIe errors by AER"),
             keep="hold",
             runbook=Runbook(
                 meaning="Advanced Error Reporting counted a nonfatal (a transaction was lost) or "

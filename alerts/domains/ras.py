@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alerts.model import GPU, WHERE, Alert, Domain, Runbook, held
 
-_ECC = ("amdgpu-reliability", "ECC errors")
+_ECC = ("amdgpu-reliability", "ECC errors by block")
 _PAGES = ("amdgpu-reliability", "Bad pages")
 _COMMANDS = (
     "```sh\namd-smi metric --ecc --ecc-blocks --gpu GPU\namd-smi bad-pages --gpu GPU\n"
@@ -35,7 +35,7 @@ DOMAIN = Domain(
             summary="A GPU had an error that can't be corrected",
             description=f'{WHERE} had {{{{ $value | printf "%.0f" }}}} uncorrectable errors in '
             "block {{ $labels.block }} in @window.",
-            panel=_ECC,
+            panel=("amdgpu-reliability", "Uncorrectable errors"),
             keep="hold",
             runbook=Runbook(
                 meaning="Memory or logic of the GPU gave wrong data, and it was noticed.",
@@ -71,10 +71,12 @@ DOMAIN = Domain(
             name="AmdGpuEccCorrectable",
             severity="warning",
             scope="gpu",
-            expr=f"{_errors('correctable')} > @errors",
+            # one sample an hour, however often the recording rule is evaluated
+            expr=f"sum by ({GPU}) (\n  sum_over_time(last_over_time(\n"
+            '    gpu:amdgpu_ecc_errors:increase1h{severity="correctable"}[@hour]\n'
+            "  )[@window:@hour])\n) > @errors",
             summary="A GPU corrects many errors",
-            description=f'{WHERE} corrected {{{{ $value | printf "%.0f" }}}} errors in block '
-            "{{ $labels.block }} in @window.",
+            description=f'{WHERE} corrected {{{{ $value | printf "%.0f" }}}} errors in @window.',
             panel=_ECC,
             keep="hold",
             runbook=Runbook(
@@ -111,7 +113,7 @@ DOMAIN = Domain(
             summary="Many pages of a GPU are bad",
             description=f"{WHERE} has {{{{ $value | humanizePercentage }}}} of the bad pages that "
             "it tolerates.",
-            panel=_PAGES,
+            panel=("amdgpu-reliability", "Bad pages of those tolerated"),
             runbook=Runbook(
                 meaning="The number of retired and pending pages comes near the threshold at which "
                 "the driver no longer accepts the GPU.",
@@ -130,7 +132,7 @@ DOMAIN = Domain(
             summary="Almost too many pages of a GPU are bad",
             description=f"{WHERE} has {{{{ $value | humanizePercentage }}}} of the bad pages that "
             "it tolerates.",
-            panel=_PAGES,
+            panel=("amdgpu-reliability", "Bad pages of those tolerated"),
             runbook=Runbook(
                 meaning="As AmdGpuBadPagesNearThreshold, and all but there.",
                 impact="At the threshold the driver does not initialise the GPU at the next boot.",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from alerts.model import GPU, NODE, WHERE, Alert, Domain, Runbook, held
 
-_MATRIX = ("amdgpu-interconnect", "XGMI links")
-_TRAFFIC = ("amdgpu-interconnect", "XGMI traffic")
-_ERRORS = ("amdgpu-reliability", "XGMI errors")
+_MATRIX = ("amdgpu-interconnect", "State of the links")
+_ERRORS = ("amdgpu-interconnect", "XGMI errors")
 _MEAN = "avg_over_time(link:amdgpu_xgmi_transmit:ratio[@window])"
 _LINK = "Link {{ $labels.link }} of " + WHERE + " to {{ $labels.peer }}"
 _COMMANDS = (
@@ -104,7 +103,7 @@ DOMAIN = Domain(
             summary="An XGMI link is saturated",
             description=f"{_LINK} sent at {{{{ $value | humanizePercentage }}}} of its rate over "
             "@window.",
-            panel=_TRAFFIC,
+            panel=("amdgpu-interconnect", "Busiest link of each GPU"),
             keep="hold",
             runbook=Runbook(
                 meaning="The link carries about what it can: protocol overhead leaves three "
@@ -125,7 +124,7 @@ DOMAIN = Domain(
             summary="An XGMI link idles beside busy peers",
             description=f"{_LINK} sent {{{{ $value | humanizePercentage }}}} of the mean of its "
             "GPU's links.",
-            panel=_TRAFFIC,
+            panel=("amdgpu-interconnect", "Quietest link beside its busiest peer"),
             keep="hold",
             runbook=Runbook(
                 meaning="One link carries far less than the others of its GPU. Some jobs are so; "

@@ -137,17 +137,26 @@ def _values(series: Series, plot: Sequence[tuple[Phase, int]]) -> str:
     return " ".join(samples)
 
 
+def input_series(series: Series, plot: Sequence[tuple[Phase, int]]) -> dict[str, str]:
+    """A series as promtool has it."""
+    return {
+        "series": _selector(series.name, series.labels),
+        "values": _values(series, plot),
+    }
+
+
 def _selector(name: str, labels: Mapping[str, str]) -> str:
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
 
 
-def _check(alert: str, check: Check) -> dict[str, Any]:
-    minutes = check.last - check.first + 1
+def check(alert: str, checked: Check) -> dict[str, Any]:
+    """The check as promtool has it: in how many minutes the alert fired."""
+    minutes = checked.last - checked.first + 1
     firing = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
     return {
         "expr": f"sum(count_over_time({firing}[{60 * minutes - 1}s])) or vector(0)",
-        "eval_time": f"{check.last}m",
-        "exp_samples": [{"labels": "{}", "value": minutes if check.firing else 0}],
+        "eval_time": f"{checked.last}m",
+        "exp_samples": [{"labels": "{}", "value": minutes if checked.firing else 0}],
     }
 
 
@@ -169,13 +178,13 @@ def _told(case: Case, rule: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rules(alert: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Of the rule files, the alert and the verdicts it may hold on to; and the alert's rule."""
+def rules_of(alert: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Of the rule files, the alert and the recording rules it may use; and the alert's rule."""
     kept: list[dict[str, Any]] = []
     found: Mapping[str, Any] = {}
     for path in sorted(RULES.glob("*.yaml")):
         for group in yaml.safe_load(path.read_text())["groups"]:
-            if group["name"] == "amdgpu-verdicts":
+            if group["name"] in ("amdgpu-verdicts", "amdgpu-hourly"):
                 kept.insert(0, group)
             for rule in group["rules"]:
                 if rule.get("alert") == alert:
@@ -186,7 +195,7 @@ def _rules(alert: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
 
 def prove(case: Case, folder: Path) -> tuple[int, str]:
     """Run promtool over all stories of a case."""
-    rules, rule = _rules(case.alert)
+    rules, rule = rules_of(case.alert)
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
     tests = []
     for story in stories(case):
@@ -195,18 +204,12 @@ def prove(case: Case, folder: Path) -> tuple[int, str]:
             {
                 "name": story.name,
                 "interval": "1m",
-                "input_series": [
-                    {
-                        "series": _selector(series.name, series.labels),
-                        "values": _values(series, story.plot),
-                    }
-                    for series in case.series
-                ],
+                "input_series": [input_series(series, story.plot) for series in case.series],
                 "alert_rule_test": [
                     {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": [expected]}
                     for minute, expected in told
                 ],
-                "promql_expr_test": [_check(case.alert, check) for check in story.checks],
+                "promql_expr_test": [check(case.alert, checked) for checked in story.checks],
             }
         )
     document = {

@@ -72,7 +72,7 @@ def test_divisor_divides_every_duration() -> None:
         degraded["for"],
         "[5000ms]" in prochot["expr"],
         "/ 300 >" in prochot["expr"],
-        "[1440000ms]" in degraded["expr"],
+        "[30000ms]" in degraded["expr"],
     )
 
 
