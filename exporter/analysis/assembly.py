@@ -76,15 +76,19 @@ class _ReaderState:
     """What a reader gave when it was last asked.
 
     Attributes:
+        collector: whose reader it is.
         offered: the fields with a value, by device.
         won: whether one of them was taken from this reader.
         asked, asked_at: whether it has been asked, and when.
+        outdone_by: what gave all that it offered, by device, as last found out.
     """
 
+    collector: str
     offered: dict[DeviceKey, set[FieldKey]] = field(default_factory=dict)
     won: bool = False
     asked: bool = False
     asked_at: float = 0.0
+    outdone_by: dict[DeviceKey, _Part] = field(default_factory=dict)
 
 
 class Assembly:
@@ -97,7 +101,6 @@ class Assembly:
         self._states: dict[str, _ReaderState] = {}
         self._found: dict[DeviceKey, Assembled] = {}
         self._counters: dict[tuple[DeviceKey, str], _Kept] = {}
-        self._idle_readers: dict[str, bool] = {}
         self._rested: dict[str, float] = {}
         self._now = 0.0
         self.apply(collectors)
@@ -113,9 +116,9 @@ class Assembly:
             (collector, [(reader, of) for reader, its, of in self._readers if its is collector])
             for collector in collectors
         ]
-        self._idle_readers.clear()
         self._states = {
-            reader: self._states.get(reader, _ReaderState()) for reader, _, _ in self._readers
+            reader: self._states.get(reader) or _ReaderState(collector.name)
+            for reader, collector, _ in self._readers
         }
 
     def demand(self, source: str) -> tuple[str, ...]:
@@ -128,17 +131,23 @@ class Assembly:
 
     def _shadowed(self, reader: str) -> bool:
         state = self._states[reader]
-        return bool(state.offered) and self._now - state.asked_at < ASK_AGAIN and self._idle(reader)
+        return bool(state.offered) and self._now - state.asked_at < ASK_AGAIN and self._idle(state)
 
-    def _idle(self, reader: str) -> bool:
-        """Whether other readers gave all that this one could give; found out once per poll."""
-        if reader not in self._idle_readers:
-            state = self._states[reader]
-            self._idle_readers[reader] = not state.won and all(
-                device in self._found and self._found[device].origins.keys() >= places
-                for device, places in state.offered.items()
-            )
-        return self._idle_readers[reader]
+    def _idle(self, state: _ReaderState) -> bool:
+        """Whether other readers gave all that this one could give."""
+        return not state.won and all(
+            self._outdone(state, device, places) for device, places in state.offered.items()
+        )
+
+    def _outdone(self, state: _ReaderState, device: DeviceKey, places: Set[FieldKey]) -> bool:
+        part = self._parts.get((device, state.collector))
+        if part is None:
+            return False
+        if state.outdone_by.get(device) is not part:  # a part is the same while nothing changes
+            if not part.origins.keys() >= places:
+                return False
+            state.outdone_by[device] = part
+        return True
 
     def spared(self, address: str, fields: Set[tuple[str, str]], sources: Set[str]) -> bool:
         """Whether one of these sources, not asked at the latest poll, once gave these fields.
@@ -164,10 +173,10 @@ class Assembly:
         """
         if any(report.name != source and not (report.up or report.paused) for report in reports):
             return False
-        readers = [reader for reader, _, of in self._readers if of == source]
-        if not all(self._states[reader].asked for reader in readers):
+        states = [self._states[reader] for reader, _, of in self._readers if of == source]
+        if not all(state.asked for state in states):
             return False
-        if not all(self._idle(reader) for reader in readers):
+        if not all(self._idle(state) for state in states):
             return False
         since = self._rested.setdefault(source, now)
         if now - since > ASK_AGAIN:
@@ -179,9 +188,13 @@ class Assembly:
         """One poll's answers, by device and partition; `now` is monotonic, in seconds."""
         heard = {report.name: report for report in reports if not report.paused}
         simulated = any(report.name == "simulated" for report in reports)
+        failed = {
+            name: {collector for answer in report.answers.values() for collector in answer.errors}
+            for name, report in heard.items()
+        }
         views = {
             name: [
-                (DeviceKey(address, partition or None), by_reader, answer.time)
+                (DeviceKey(address, partition or None), by_reader)
                 for address, answer in report.answers.items()
                 for partition, by_reader in answer.readings.items()
             ]
@@ -197,19 +210,15 @@ class Assembly:
                 name = "simulated" if simulated else source
                 if name not in heard:
                     continue
-                if any(collector.name in answer.errors for answer in heard[name].answers.values()):
+                if collector.name in failed[name]:
                     asked.add(reader)
-                for device, by_reader, time in views[name]:
+                for device, by_reader in views[name]:
                     fields = by_reader.get(reader)
-                    if fields is None:
-                        continue
-                    asked.add(reader)
-                    told.setdefault(device, []).append((reader, name, fields))
-                    if device not in found:
-                        found[device] = Assembled()
-                    found[device].time = max(found[device].time, time)
+                    if fields is not None:
+                        asked.add(reader)
+                        told.setdefault(device, []).append((reader, name, fields))
             for reader in asked:
-                self._states[reader] = _ReaderState(asked=True, asked_at=now)
+                self._states[reader] = _ReaderState(collector.name, asked=True, asked_at=now)
             left_alone -= asked
             for device, by_whom in told.items():
                 part = self._part(collector, device, by_whom, now)
@@ -218,7 +227,9 @@ class Assembly:
                     self._states[reader].offered[device] = places
                 for reader in part.won:
                     self._states[reader].won = True
-                assembled = found[device]
+                assembled = found.get(device)
+                if assembled is None:
+                    assembled = found[device] = Assembled(time=_read_at(device, heard.values()))
                 if part.values:
                     assembled.values[collector.name] = part.values
                     assembled.readings[collector.name] = part.reading
@@ -226,9 +237,8 @@ class Assembly:
                 assembled.absences.update(part.absences)
         if not found.keys() <= self._found.keys():
             for reader in left_alone:  # it may be the one that knows the new device best
-                self._states[reader] = _ReaderState()
+                self._states[reader] = _ReaderState(self._states[reader].collector)
         self._found, self._parts, self._now = found, parts, now
-        self._idle_readers.clear()
         return found
 
     def _part(
@@ -268,6 +278,16 @@ class Assembly:
         if part.values:
             part.reading = collector.reading(**part.values)
         return part
+
+
+def _read_at(device: DeviceKey, reports: Iterable[SourceReport]) -> float:
+    """When a device was read: by the source that was the last to do it."""
+    return max(
+        answer.time
+        for report in reports
+        for answer in [report.answers.get(device.address)]
+        if answer is not None and (device.partition or "") in answer.readings
+    )
 
 
 def _keeps(kept: _Kept, place: FieldKey, reader: str, now: float) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from exporter.values import IMPLAUSIBLE, NOT_SUPPORTED, SENTINEL, Absent, Value
 
@@ -24,6 +24,12 @@ _NOT_APPLICABLE = Absent(SENTINEL, repr("N/A"))
 
 MEBIBYTE = 1 << 20
 MEGAHERTZ = 1_000_000
+
+
+@lru_cache(maxsize=None, typed=True)
+def _marked(raw: float) -> Absent:
+    """The absence that a mark stands for; there are few marks, and many values that are one."""
+    return Absent(SENTINEL, f"{raw:#x}" if isinstance(raw, int) else str(raw))
 
 
 def number(
@@ -60,7 +66,7 @@ def number(
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
         return Absent(IMPLAUSIBLE, f"not a number: {str(raw)[:40]!r}")
     if raw in ones:
-        return Absent(SENTINEL, f"{raw:#x}" if isinstance(raw, int) else str(raw))
+        return _marked(raw)
     if raw.bit_length() > 64 if isinstance(raw, int) else not math.isfinite(raw):
         return Absent(IMPLAUSIBLE, "no number of 64 bits")
     value = raw * scale
