@@ -229,7 +229,7 @@ class Detector:
         time = told + self._offset
         if self._last is not None:
             if time <= self._last:
-                if time > self._last - _LATE:
+                if time >= self._last - max(_LATE, 2 * self._interval):
                     return None
                 self._offset += self._last + self._interval - time
                 time = self._last + self._interval

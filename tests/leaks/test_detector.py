@@ -184,13 +184,13 @@ def test_late_doubled_and_set_back_times() -> None:
     """Late and doubled samples are left out; a clock set back by hours costs nothing."""
     samples = series(climbing(50, 0.01))
     odd = [s for sample in samples for s in (sample, sample)]
-    late = [s for pair in zip(samples[1:], samples, strict=False) for s in (pair[0],)]
+    late = [s for now, old in zip(samples[1:], samples, strict=False) for s in (now, old)]
     back = [
         replace(s, time_seconds=s.time_seconds - (7200 if index > 20 else 0))
         for index, s in enumerate(samples)
     ]
     assert verdict(samples) == verdict(odd)
-    assert "process" == verdict(late).kind
+    assert verdict(samples[1:]) == verdict(late)
     found = verdict(back)
     assert "process" == found.kind
     assert found.bytes_per_second == pytest.approx(0.01 * TOTAL / HOUR, rel=0.1)
@@ -220,7 +220,7 @@ def test_constant_changes_nothing(kind: str, seed: int, pages: int) -> None:
 @given(seed=st.integers(0, 1 << 20))
 @settings(max_examples=2, deadline=None)
 def test_upside_down_is_no_process_leak(kind: str, seed: int) -> None:
-    """A climb turned upside down is a release. Only steady kinds: a saw falls both ways."""
+    """The memory of the process that leaks, turned upside down, is given back, not leaked."""
     trace = make(kind, seed, 128, 900.0, 2)
     if trace.truth != "process" or kind == "until_killed":
         return
@@ -250,14 +250,22 @@ def test_every_other_sample_is_enough(kind: str, seed: int) -> None:
     assert trace.pid == whole.pid == sparse.pid
 
 
-@given(seed=st.integers(0, 1 << 20), order=st.randoms(use_true_random=False))
+@given(seed=st.integers(0, 1 << 20), order=st.permutations(range(13)))
 @settings(max_examples=5, deadline=None)
-def test_order_of_processes_does_not_matter(seed: int, order: object) -> None:
-    """Owners come in any order."""
+def test_order_of_processes_does_not_matter(seed: int, order: list[int]) -> None:
+    """Owners come in any order, and in another one each time."""
     samples = make("one_of_many", seed, 256, 900.0, 2).samples
-    shuffled = [replace(s, processes=tuple(sorted(s.processes or ()))) for s in samples]
-    reverse = [replace(s, processes=tuple(sorted(s.processes or ())[::-1])) for s in samples]
-    assert verdict(shuffled) == verdict(reverse) == verdict(samples)
+    shuffled = [
+        replace(
+            s,
+            processes=tuple(
+                sorted(s.processes or (), key=lambda use: order[(use.pid + index) % 13])
+            ),
+        )
+        for index, s in enumerate(samples)
+    ]
+    assert kinds(samples) == kinds(shuffled)
+    assert verdict(samples) == verdict(shuffled)
 
 
 @pytest.mark.parametrize("kind", ["linear_slow", "zombie", "residue_per_job", "many_jobs"])
