@@ -6,10 +6,10 @@ CACHE := $(if $(AMDGPU_EXPORTER_CACHE),$(AMDGPU_EXPORTER_CACHE),.cache)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs alerts dashboards screenshots golden bench clean
+.PHONY: help run test lint types unit docs alerts dashboards screenshots golden bench bench-leaks clean
 
 help: ## what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,9 @@ golden: $(VENV)/.test ## regenerate the golden pages; review the diff
 bench: $(VENV)/.test ## measure over the real AMD SMI on the simulated kernel
 	$(BIN)/python -m tests.kernel.packages
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-leaks: $(VENV)/.test ## judge the leak detector on labelled traces, beside three public practices
+	$(BIN)/python -m tests.leaks.bench $(ARGS)
 
 clean: ## remove what was set up and fetched
 	rm -rf $(VENV) $(CACHE) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -109,7 +109,7 @@ def _check_config(invocation: Invocation, config: Config, _: Launcher | None) ->
     return OK
 
 
-def _leak_check(invocation: Invocation, _: Config, __: Launcher | None) -> int:
+def _leak_check(invocation: Invocation, config: Config, _: Launcher | None) -> int:
     source: Path | Query
     if invocation.recording is not None:
         source = invocation.recording
@@ -117,7 +117,7 @@ def _leak_check(invocation: Invocation, _: Config, __: Launcher | None) -> int:
         now = time.time()
         source = Query(str(invocation.prometheus), since=invocation.since, until=now)
     out = io.StringIO()
-    status = check.run(source, out, sys.stderr, format=invocation.format)
+    status = check.run(source, out, sys.stderr, invocation.format, config.leaks)
     _print(out.getvalue())
     return status
 
@@ -135,6 +135,3 @@ _COMMANDS = {
     "check-config": _check_config,
     "leak-check": _leak_check,
 }
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,6 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import yaml
 
 from exporter.durations import format_duration, parse_duration
+from exporter.leaks import Thresholds
 from exporter.web.address import ListenAddress, parse_address
 
 T = TypeVar("T")
@@ -222,6 +223,18 @@ def _simulation(value: object) -> Mapping[str, object]:
     return value
 
 
+def _thresholds(value: object) -> Thresholds:
+    if not isinstance(value, dict):
+        raise _wants("a mapping", value)
+    names = [each.name for each in fields(Thresholds)]
+    for name, number in value.items():
+        if name not in names:
+            raise ValueError(unknown("threshold", str(name), names))
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise ValueError(f"{name}: expected a number, got {number!r:.40}")
+    return Thresholds(**value)
+
+
 def _choice(*names: str) -> Kind[str]:
     def parse(value: object) -> str:
         if value not in names:
@@ -259,6 +272,7 @@ _ADDRESSES = Kind(
 )
 _SOURCES = Kind("list of names", "SOURCES", _sources, ",".join)
 _SIMULATION = Kind("mapping", "", _simulation, lambda _: "the model's own")
+_THRESHOLDS = Kind("mapping", "", _thresholds, lambda _: "see docs/leaks.md")
 
 
 # ---- The settings ----------------------------------------------------------------------------
@@ -408,6 +422,14 @@ class Config:
     junction_critical: float | None = _fallback("junction", "critical", None)
     hbm_warning: float | None = _fallback("hbm", "warning", 95.0)
     hbm_critical: float | None = _fallback("hbm", "critical", 105.0)
+    leaks: Thresholds = _setting(  # noqa: RUF009 - a default, declared
+        "leaks",
+        _THRESHOLDS,
+        Thresholds(),
+        "When a VRAM leak is suspected; docs/leaks.md explains each threshold.",
+        live=False,
+        flag=False,
+    )
     simulation: Mapping[str, object] = _setting(
         "simulation",
         _SIMULATION,

@@ -68,7 +68,7 @@ class Reader:
     ) -> None:
         self._writes = keep
         self._numbering = Numbering(config.state_directory)
-        self._leaks = LeakWatch(config.state_directory)
+        self._leaks = LeakWatch(config.state_directory, config.leaks)
         self._pace = 1.0
         argument = ""
         if config.sources == (SIMULATED,):
