@@ -12,6 +12,7 @@ import yaml
 from alerts import alertmanager, pages
 from alerts.model import NODE, Alert, RecordingGroup, Settings
 from alerts.registry import DOMAINS, RECORDINGS
+from dashboards.model import panel_id
 
 HERE = Path(__file__).resolve().parent
 THRESHOLDS = HERE / "thresholds.yaml"
@@ -62,13 +63,14 @@ def _indented(text: str) -> str:
 
 
 def _place(alert: Alert) -> str:
-    """The dashboard of an alert, opened at what the alert is about."""
+    """The panel of an alert, opened at what the alert is about."""
+    dashboard, panel = alert.panel
     variables = []
     if alert.scope != "fleet":
         variables.append("var-instance={{ $labels.instance | urlquery }}")
     if alert.scope == "gpu":
         variables.append("var-gpu={{ $labels.gpu }}")
-    return "?".join([alert.panel[0], *(["&".join(variables)] if variables else [])])
+    return f"{dashboard}?" + "&".join([*variables, f"viewPanel={panel_id(panel)}"])
 
 
 def recording_group(group: RecordingGroup, settings: Settings) -> dict[str, Any]:

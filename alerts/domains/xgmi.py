@@ -120,7 +120,8 @@ DOMAIN = Domain(
             severity="info",
             scope="gpu",
             expr=f"{_MEAN}\n/ on ({GPU}) group_left ()\n"
-            f"(avg by ({GPU}) ({_MEAN}) > @load) < @ratio",
+            f"(avg by ({GPU}) ({_MEAN}) > @load) < @ratio\n"
+            f"unless on ({GPU}, link) min_over_time(amdgpu_xgmi_link_up[@window]) == 0",
             summary="An XGMI link idles beside busy peers",
             description=f"{_LINK} sent {{{{ $value | humanizePercentage }}}} of the mean of its "
             "GPU's links.",

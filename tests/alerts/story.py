@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,14 @@ from alerts.registry import ALERTS
 from tests.alerts.cases import Case, Series
 from tests.kernel.packages import debian_tool
 
+DASHBOARDS = Path(__file__).parents[2] / "dashboards" / "json"
+PANELS = {
+    (dashboard["uid"], panel["title"]): panel["id"]
+    for path in DASHBOARDS.glob("*.json")
+    for dashboard in [json.loads(path.read_text())]
+    for panel in dashboard["panels"]
+}
+"""The numbers of the panels by dashboard and title, from the dashboards themselves."""
 RULES = Path(__file__).parents[2] / "alerts" / "rules"
 Phase = Literal["quiet", "below", "fault", "gone", "reset"]
 GAP = 7
@@ -162,11 +171,12 @@ def check(alert: str, checked: Check) -> dict[str, Any]:
 
 def _told(case: Case, rule: Mapping[str, Any]) -> dict[str, Any]:
     alert = ALERTS[case.alert]
-    dashboard = f"https://grafana.example.com/d/{alert.panel[0]}"
+    dashboard = f"https://grafana.example.com/d/{alert.panel[0]}?"
     if alert.scope != "fleet":
-        dashboard += "?var-instance=" + case.labels["instance"].replace(":", "%3A")
+        dashboard += "var-instance=" + case.labels["instance"].replace(":", "%3A") + "&"
     if alert.scope == "gpu":
-        dashboard += f"&var-gpu={case.labels['gpu']}"
+        dashboard += f"var-gpu={case.labels['gpu']}&"
+    dashboard += f"viewPanel={PANELS[alert.panel]}"
     return {
         "exp_labels": {**rule["labels"], **case.labels},
         "exp_annotations": {

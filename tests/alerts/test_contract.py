@@ -8,10 +8,12 @@ from pathlib import Path
 
 from alerts.generate import THRESHOLDS, groups
 from alerts.model import Settings
-from alerts.registry import RECORDINGS
+from alerts.registry import ALERTS, RECORDINGS
+from dashboards.model import panel_id
 from exporter.collectors import COLLECTORS
 from exporter.exposition.families import NODE_METRICS
 from tests.alerts.selectors import matches, selectors, served
+from tests.alerts.story import PANELS
 
 SETTINGS = Settings.read(THRESHOLDS.read_text())
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
@@ -75,6 +77,12 @@ def test_every_metric_is_in_the_reference() -> None:
     """Or in the contract for what is still to come."""
     asked = {s.name for _, expression in EXPRESSIONS for s in selectors(expression)}
     assert {"amdgpu_exporter_maintenance"} == asked - REFERENCE - RECORDED - BY_PROMETHEUS
+
+
+def test_every_alert_leads_to_a_panel() -> None:
+    """The panel that `dashboard_url` names is there, under the number that the link has."""
+    expected = {alert.panel: panel_id(alert.panel[1]) for alert in ALERTS.values()}
+    assert expected == {panel: PANELS.get(panel) for panel in expected}
 
 
 def test_recorded_series_are_those_that_are_asked_for() -> None:
