@@ -21,7 +21,16 @@ from grafana_foundation_sdk.models import common as types
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from dashboards.model import Annotation, Colour, Dashboard, Panel, Query, Thresholds, panel_id
+from dashboards.model import (
+    Annotation,
+    Colour,
+    Dashboard,
+    Names,
+    Panel,
+    Query,
+    Thresholds,
+    panel_id,
+)
 
 _SOURCE = model.DataSourceRef("prometheus", "${datasource}")
 _TAG = "amdgpu"
@@ -155,16 +164,7 @@ def _panel(panel: Panel) -> _Visual:
     if panel.decimals is not None:
         made.decimals(panel.decimals)
     if panel.names:
-        made.mappings(
-            [
-                model.ValueMap(
-                    {
-                        str(value): model.ValueMappingResult(text=text, color=colour)
-                        for value, (text, colour) in panel.names.items()
-                    }
-                )
-            ]
-        )
+        made.mappings([_named(panel.names)])
     if panel.see is not None:
         made.links([_link("Read next", _everything(panel.see.path))])
     at_once = panel.kind in ("table", "matrix", "stat", "bargauge")
@@ -202,6 +202,8 @@ def _visual(panel: Panel) -> _Visual:
     if panel.kind == "statetimeline":
         return (
             statetimeline.Panel()
+            .line_width(0)
+            .fill_opacity(70)
             .merge_values(True)
             .show_value(types.VisibilityMode.AUTO)
             .color_scheme(_coloured(model.FieldColorModeId.THRESHOLDS))
@@ -214,7 +216,7 @@ def _timeseries(panel: Panel) -> timeseries.Panel:
         timeseries.Panel()
         .line_width(1)
         .fill_opacity(30 if panel.stacked else 0)
-        .show_points(types.VisibilityMode.NEVER)
+        .show_points(types.VisibilityMode.AUTO)  # errors may be single points
         .legend(
             common.VizLegendOptions()
             .show_legend(True)
@@ -299,6 +301,8 @@ def _column(panel: Panel, query: Query) -> list[model.DynamicConfigValue]:
         made.append(
             model.DynamicConfigValue("thresholds", _thresholds(thresholds).build().to_json())
         )
+    if query.names:
+        made.append(model.DynamicConfigValue("mappings", [_named(query.names).to_json()]))
     if thresholds.steps:
         made.append(model.DynamicConfigValue("custom.cellOptions", {"type": "color-text"}))
     return made
@@ -368,6 +372,15 @@ def _everything(path: str) -> str:
 
 def _link(title: str, url: str) -> builder.DashboardLink:
     return builder.DashboardLink(title).type(model.DashboardLinkType.LINK).url(url)
+
+
+def _named(names: Names) -> model.ValueMap:
+    return model.ValueMap(
+        {
+            str(value): model.ValueMappingResult(text=text, color=colour)
+            for value, (text, colour) in names.items()
+        }
+    )
 
 
 def _last() -> common.ReduceDataOptions:

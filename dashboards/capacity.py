@@ -50,10 +50,11 @@ _STATE = Row(
             f"sum(sum by (<node>) ({_FREE}) unless on (<node>) min by (<node>) ({_FREE}) == 1)",
         ),
         stat(
-            "Active in 30 days",
-            "GPUs active by then if the trend of the time shown goes on. Choose some weeks.",
+            "Active by the trend",
+            "GPUs active after as long again as the time shown, if its trend goes on: choose a month "
+            "to look a month ahead.",
             "clamp(predict_linear(sum(avg by (<gpu>)"
-            " (rate(amdgpu_gfx_active_seconds_total{NODE}[1h])))[$__range:1h], 30 * 86400),"
+            " (rate(amdgpu_gfx_active_seconds_total{NODE}[1h])))[$__range:1h], $__range_s),"
             " 0, scalar(count(amdgpu_up{NODE})))",
             decimals=1,
         ),

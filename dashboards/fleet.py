@@ -5,7 +5,9 @@ from __future__ import annotations
 from dashboards.model import (
     NONE_IS_GOOD,
     OF_NODE,
+    ONE_IS_GOOD,
     PLAIN,
+    YES_OR_NO,
     Dashboard,
     Link,
     Panel,
@@ -22,7 +24,7 @@ _WRONG = Row(
     "What is wrong now",
     (
         stat(
-            "Blind",
+            "Nodes blind",
             "Targets that Prometheus can't scrape: of their GPUs nothing is known.",
             "sum(1 - up{NODE})",
             thresholds=NONE_IS_GOOD,
@@ -54,7 +56,7 @@ _WRONG = Row(
             "GPUs seen in this boot that did not answer the last poll.",
             "sum(1 - amdgpu_up{NODE})",
             thresholds=NONE_IS_GOOD,
-            see=Link("amdgpu-reliability", "GPUs lost"),
+            see=Link("amdgpu-reliability", "GPUs answering"),
         ),
         stat(
             "XGMI ends down",
@@ -84,7 +86,8 @@ _NODES = Row(
                 Query(
                     "max by (<node>) (up{NODE})",
                     "scraped",
-                    thresholds=Thresholds("red", ((1, "green"),)),
+                    thresholds=ONE_IS_GOOD,
+                    names=YES_OR_NO,
                 ),
                 Query("count by (<node>) (amdgpu_up{NODE})", "GPUs"),
                 Query(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dashboards.model import (
     NONE_IS_GOOD,
     OF_GPU,
+    ONE_IS_GOOD,
+    YES_OR_NO,
     Annotation,
     Dashboard,
     Link,
     Panel,
     Query,
     Row,
-    Thresholds,
     above,
     below,
     stat,
@@ -32,9 +33,10 @@ _STATE = Row(
     (
         stat(
             "Answers",
-            "1 if the GPU answered the last poll.",
+            "Whether the GPU answered the last poll.",
             "min(amdgpu_up{GPU})",
-            thresholds=Thresholds("red", ((1, "green"),)),
+            thresholds=ONE_IS_GOOD,
+            names=YES_OR_NO,
             see=Link("amdgpu-node", "GPUs that answer"),
         ),
         stat(
@@ -64,7 +66,7 @@ _STATE = Row(
             " / sum by (<gpu>) (amdgpu_vram_total_bytes{GPU}))",
             unit="percentunit",
             thresholds=above(0.9, 0.97),
-            see=Link("amdgpu-memory", "VRAM in use"),
+            see=Link("amdgpu-memory", "VRAM used"),
         ),
         stat(
             "Uncorrectable errors",
@@ -72,7 +74,7 @@ _STATE = Row(
             'sum(increase(amdgpu_ecc_errors_total{GPU, severity="uncorrectable"}[$__range]))',
             thresholds=NONE_IS_GOOD,
             decimals=0,
-            see=Link("amdgpu-reliability", "ECC errors"),
+            see=Link("amdgpu-reliability", "ECC errors by block"),
         ),
     ),
 )
@@ -81,7 +83,7 @@ _HEAT = Row(
     "Heat",
     (
         Panel(
-            "Temperature",
+            "Temperatures and limits",
             "All sensors, and as dashed lines the limits: critical throttles, emergency shuts "
             "down; configured ones stand in where the device reports none.",
             "celsius",
@@ -171,13 +173,13 @@ _WORK = Row(
             (
                 Query(
                     "rate(amdgpu_gfx_active_seconds_total{GPU}[$__rate_interval])",
-                    f"{OF_GPU} {{{{partition}}}} compute",
+                    f"{OF_GPU} compute {{{{partition}}}}",
                 ),
                 Query(
                     "rate(amdgpu_memory_active_seconds_total{GPU}[$__rate_interval])",
-                    f"{OF_GPU} {{{{partition}}}} memory",
+                    f"{OF_GPU} memory {{{{partition}}}}",
                 ),
-                Query("amdgpu_media_activity_ratio{GPU}", f"{OF_GPU} {{{{partition}}}} video"),
+                Query("amdgpu_media_activity_ratio{GPU}", f"{OF_GPU} video {{{{partition}}}}"),
             ),
             low=0,
             high=1,
@@ -192,7 +194,7 @@ _WORK = Row(
                     "amdgpu_process_vram_bytes{GPU}"
                     " * on (<node>, pid) group_left (command)"
                     " max by (<node>, pid, command) (amdgpu_process_info{NODE})",
-                    f"{OF_GPU} {{{{partition}}}} {{{{command}}}} {{{{pid}}}}",
+                    f"{OF_GPU} {{{{command}}}} {{{{pid}}}} {{{{partition}}}}",
                 ),
                 Query(
                     "sum by (<gpu>) (amdgpu_vram_used_bytes{GPU})", f"{OF_GPU} used", dashed=True
@@ -249,7 +251,7 @@ _LINKS = Row(
             ),
             width=8,
             low=0,
-            see=Link("amdgpu-reliability", "ECC errors"),
+            see=Link("amdgpu-reliability", "ECC errors by block"),
         ),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.model import (
     OF_GPU,
+    ONE_IS_GOOD,
     Dashboard,
     Link,
     Panel,
@@ -52,7 +53,7 @@ _MATRIX = Row(
             decimals=0,
         ),
         Panel(
-            "XGMI links",
+            "State of the links",
             "1 is up, 0 is down, at the end of the GPU of the line. A link that was never wired "
             "is absent.",
             "none",
@@ -63,7 +64,7 @@ _MATRIX = Row(
                 ),
             ),
             "matrix",
-            Thresholds("red", ((1, "green"),)),
+            ONE_IS_GOOD,
             labels=("from", "to"),
             height=9,
             names={0: ("down", "red"), 1: ("up", "green")},
@@ -149,7 +150,7 @@ _XGMI = Row(
                 ),
             ),
             "table",
-            Thresholds("red", ((1, "green"),)),
+            ONE_IS_GOOD,
             labels=("instance", "gpu", "link", "peer"),
             width=8,
             names={0: ("down", "red"), 1: ("up", "green")},
@@ -162,7 +163,7 @@ _PCIE = Row(
     "PCIe to the host",
     (
         Panel(
-            "PCIe link",
+            "PCIe links",
             "Speed of one lane and number of lanes, now and at most. An idle link may save power "
             "at a lower speed; a busy one should not.",
             "none",
@@ -210,7 +211,7 @@ _PCIE = Row(
             see=Link("amdgpu-gpu", "PCIe replays"),
         ),
         Panel(
-            "PCIe errors",
+            "PCIe errors by AER",
             "Errors that Advanced Error Reporting counts, per minute. Non-fatal and fatal ones "
             "are never normal.",
             "none",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dashboards.model import (
     NONE_IS_GOOD,
-    OF_GPU,
     Dashboard,
     Link,
     Panel,
@@ -65,7 +64,7 @@ _USE = Row(
     "Use",
     (
         Panel(
-            "VRAM in use",
+            "VRAM used",
             "The 20 fullest GPUs: share of each GPU's memory in use, all its partitions together.",
             "percentunit",
             (
@@ -127,20 +126,6 @@ _OWNERS = Row(
             drill="amdgpu-gpu",
         ),
         Panel(
-            "Used, less what processes hold",
-            "VRAM in use that no process accounts for: the driver's own share, a few hundred MiB, "
-            "and what jobs left behind. The 20 GPUs with the most.",
-            "bytes",
-            (
-                Query(
-                    "topk(20, sum by (<gpu>) (amdgpu_vram_used_bytes{GPU})"
-                    " - (sum by (<gpu>) (amdgpu_process_vram_bytes{GPU})"
-                    " or 0 * sum by (<gpu>) (amdgpu_vram_used_bytes{GPU})))",
-                ),
-            ),
-            drill="amdgpu-gpu",
-        ),
-        Panel(
             "States of the processes",
             "Processes that hold VRAM, by state. Gone: ended, and KFD keeps the memory.",
             "none",
@@ -153,6 +138,15 @@ _OWNERS = Row(
             low=0,
             stacked=True,
             drill="amdgpu-node",
+        ),
+        Panel(
+            "Processes per GPU",
+            "Processes that hold memory of each GPU, of the 20 with the most. They add up while "
+            "programs that were thought dead go on.",
+            "none",
+            (Query("topk(20, sum by (<gpu>) (amdgpu_processes{GPU}))"),),
+            low=0,
+            drill="amdgpu-gpu",
         ),
     ),
 )
@@ -182,12 +176,7 @@ _LEAKS = Row(
             "Growth of the floor",
             "Slope of the floor of use, as judged: the 20 GPUs that grow fastest.",
             "Bps",
-            (
-                Query(
-                    "topk(20, amdgpu_vram_growth_bytes_per_second{GPU})",
-                    f"{OF_GPU} {{{{partition}}}}",
-                ),
-            ),
+            (Query("topk(20, sum by (<gpu>) (amdgpu_vram_growth_bytes_per_second{GPU}))"),),
             width=8,
             drill="amdgpu-gpu",
         ),
@@ -196,12 +185,7 @@ _LEAKS = Row(
             "Used, less all that its owners and the idle baseline account for: the 20 GPUs with "
             "the most.",
             "bytes",
-            (
-                Query(
-                    "topk(20, amdgpu_vram_unattributed_bytes{GPU})",
-                    f"{OF_GPU} {{{{partition}}}}",
-                ),
-            ),
+            (Query("topk(20, sum by (<gpu>) (amdgpu_vram_unattributed_bytes{GPU}))"),),
             width=8,
             drill="amdgpu-gpu",
         ),

@@ -29,6 +29,9 @@ OF_GPU = "{{instance}} GPU {{gpu}}"
 Kind = Literal["timeseries", "stat", "table", "matrix", "bargauge", "statetimeline"]
 Colour = Literal["green", "yellow", "orange", "red", "blue", "text", "transparent"]
 Steps = tuple[tuple[float, Colour], ...]
+Names = Mapping[int, tuple[str, Colour]]
+"""Texts, and their colours, for values."""
+YES_OR_NO: Names = {0: ("no", "red"), 1: ("yes", "green")}
 
 
 def written_out(query: str) -> str:
@@ -59,6 +62,9 @@ PLAIN = Thresholds()
 NONE_IS_GOOD = Thresholds("green", ((1, "red"),))
 """For counts of what should not happen."""
 
+ONE_IS_GOOD = Thresholds("red", ((1, "green"),))
+"""For states that should be 1."""
+
 
 def above(warning: float, critical: float) -> Thresholds:
     """High values are bad."""
@@ -77,7 +83,7 @@ class Query:
     Attributes:
         text: PromQL, with the abbreviations of this module.
         legend: the names of its series; of a table, the title of its column of values.
-        unit, thresholds: of a table's column, where they differ from the panel's.
+        unit, thresholds, names: of a table's column, where they differ from the panel's.
         dashed: drawn as a line of reference, such as a limit, beside what is stacked.
     """
 
@@ -85,6 +91,7 @@ class Query:
     legend: str = OF_GPU
     unit: str | None = None
     thresholds: Thresholds | None = None
+    names: Names = field(default_factory=dict)
     dashed: bool = False
 
     @property
@@ -143,7 +150,7 @@ class Panel:
     drill: str | None = None
     see: Link | None = None
     labels: tuple[str, ...] = ()
-    names: Mapping[int, tuple[str, Colour]] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
     sort: str | None = None
 
     @property
@@ -220,18 +227,19 @@ def stat(
     width: int = 4,
     decimals: int | None = None,
     see: Link | None = None,
-    legend: str | None = None,
+    names: Names | None = None,
 ) -> Panel:
     """One figure."""
     return Panel(
         title,
         description,
         unit,
-        (Query(query, legend or title),),
+        (Query(query, title),),
         "stat",
         thresholds,
         width,
         height=4,
         decimals=decimals,
         see=see,
+        names=names or {},
     )

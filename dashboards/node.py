@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.model import (
     NONE_IS_GOOD,
+    ONE_IS_GOOD,
     Dashboard,
     Link,
     Panel,
@@ -65,8 +66,11 @@ _WHO = Row(
             (
                 Query(
                     "max by (instance, gpu, partition, pci_address, name, serial, vbios_version, "
-                    "partition_mode, memory_partition, numa_node) (amdgpu_info{NODE})",
-                    "listed",
+                    "partition_mode, memory_partition, numa_node) (amdgpu_info{NODE})"
+                    " * on (instance, gpu) group_left ()"
+                    " sum by (instance, gpu) (amdgpu_vram_total_bytes{NODE})",
+                    "VRAM",
+                    "bytes",
                 ),
             ),
             "table",
@@ -92,11 +96,11 @@ _WHO = Row(
             "none",
             (Query("max by (<gpu>) (amdgpu_up{NODE})"),),
             "statetimeline",
-            NONE_IS_GOOD,
+            ONE_IS_GOOD,
             width=16,
             names={0: ("lost", "red"), 1: ("answers", "green")},
             drill="amdgpu-gpu",
-            see=Link("amdgpu-reliability", "GPUs lost"),
+            see=Link("amdgpu-reliability", "GPUs answering"),
         ),
         Panel(
             "GPUs by view",
@@ -120,7 +124,7 @@ _HEAT = Row(
             "celsius",
             (Query('amdgpu_temperature_celsius{NODE, sensor="junction"}'),),
             drill="amdgpu-gpu",
-            see=Link("amdgpu-gpu", "Temperature"),
+            see=Link("amdgpu-gpu", "Temperatures and limits"),
         ),
         Panel(
             "HBM temperature",

@@ -6,6 +6,8 @@ from dashboards.model import (
     NONE_IS_GOOD,
     OF_GPU,
     OF_NODE,
+    ONE_IS_GOOD,
+    YES_OR_NO,
     Annotation,
     Dashboard,
     Link,
@@ -28,7 +30,7 @@ _STATE = Row(
             'sum(increase(amdgpu_ecc_errors_total{GPU, severity="uncorrectable"}[$__range]))',
             thresholds=NONE_IS_GOOD,
             decimals=0,
-            see=Link("amdgpu-reliability", "Uncorrectable and deferred"),
+            see=Link("amdgpu-reliability", "Uncorrectable errors"),
         ),
         stat(
             "Deferred",
@@ -74,7 +76,7 @@ _RAS = Row(
     "RAS",
     (
         Panel(
-            "Uncorrectable and deferred",
+            "Uncorrectable errors",
             "ECC errors of each GPU that were not corrected, per hour. Nothing here is the good "
             "case.",
             "none",
@@ -89,7 +91,7 @@ _RAS = Row(
             drill="amdgpu-gpu",
         ),
         Panel(
-            "ECC errors",
+            "ECC errors by block",
             "Correctable errors by RAS block, per hour. HBM (umc) has a few; a rate that stays "
             "up is a chip on its way out.",
             "none",
@@ -144,7 +146,7 @@ _DEVICES = Row(
     "Devices",
     (
         Panel(
-            "GPUs lost",
+            "GPUs answering",
             "GPUs that were lost in the time shown or are lost now; others are left out. "
             "Nothing here is the good case.",
             "none",
@@ -155,7 +157,7 @@ _DEVICES = Row(
                 ),
             ),
             "statetimeline",
-            NONE_IS_GOOD,
+            ONE_IS_GOOD,
             names={0: ("lost", "red"), 1: ("answers", "green")},
             drill="amdgpu-gpu",
         ),
@@ -193,6 +195,7 @@ _SOURCES = Row(
                 ),
             ),
             "statetimeline",
+            ONE_IS_GOOD,
             names={0: ("down", "red"), 1: ("up", "green")},
             drill="amdgpu-node",
         ),
@@ -275,7 +278,8 @@ _SOURCES = Row(
                 Query(
                     "min by (instance) (amdgpu_exporter_config_last_reload_successful{NODE})",
                     "configuration read",
-                    thresholds=Thresholds("red", ((1, "green"),)),
+                    thresholds=ONE_IS_GOOD,
+                    names=YES_OR_NO,
                 ),
                 Query(
                     "sum by (instance)"

@@ -13,11 +13,12 @@ from html import escape
 from typing import Any
 
 from tests.dashboards.grafana import Values, put_in
-from tests.dashboards.recording import START
-from tests.dashboards.site import END, SPAN, Prometheus, Series
+from tests.dashboards.site import BEGIN, END, SPAN, Prometheus, Series
 from tests.dashboards.units import written
 
 WIDTH, CELL, GAP = 1400, 34, 6
+LEFT, RIGHT = 66, 14
+"""Of the axes in a panel over time."""
 STEP = 180.0
 COLOURS = {
     "green": "#73bf69",
@@ -41,11 +42,11 @@ font-weight:400;background:#22252b;border-radius:2px;padding:4px 8px}
 .legend span{margin-right:10px;white-space:nowrap;display:inline-block}
 .legend i{display:inline-block;width:12px;height:3px;margin-right:4px;vertical-align:middle}
 .stat{font-size:34px;font-weight:600;text-align:center;padding-top:14px}
-.stat small{font-size:11px;font-weight:400;display:block;color:#9a9aa8}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:4px 8px;height:17px;
 border-bottom:1px solid #24262b;white-space:nowrap;max-width:260px;overflow:hidden}
 th{color:#6e9fff;font-weight:600}td.n,th.n{text-align:right}.none{text-align:center;padding:30px;
-color:#9a9aa8}polyline,line{shape-rendering:crispEdges}svg text{fill:#9a9aa8;font-size:10px}
+color:#9a9aa8}svg text{fill:#9a9aa8;font-size:10px}
+polyline,line{shape-rendering:crispEdges;stroke-width:1.4}
 """
 
 
@@ -67,6 +68,7 @@ def page(dashboard: Mapping[str, Any], prometheus: Prometheus, values: Values) -
     )
     parts.append(f"<div class=bar>{escape(dashboard['title'])}{shown}</div>")
     height = 0
+    marks = _marks(dashboard, prometheus, values)
     for panel in dashboard["panels"]:
         grid = panel["gridPos"]
         x, y = grid["x"] * (WIDTH / 24), top + grid["y"] * CELL
@@ -77,11 +79,34 @@ def page(dashboard: Mapping[str, Any], prometheus: Prometheus, values: Values) -
             parts.append(f'<div class=row style="{place}">▾ {escape(panel["title"])}</div>')
             continue
         body = _body(panel, prometheus, values, int(w), int(h) - 28)
+        if panel["type"] == "timeseries":
+            body = body.replace("</svg>", f"{_lines(marks, int(w))}</svg>")
         parts.append(
             f'<div class=panel style="{place}"><div class=title>{escape(panel["title"])}</div>'
             f"{body}</div>"
         )
     return "\n".join(parts), height + GAP
+
+
+def _marks(
+    dashboard: Mapping[str, Any], prometheus: Prometheus, values: Values
+) -> list[tuple[float, str]]:
+    """When each annotation begins, and its colour."""
+    return [
+        (run[0][0], COLOURS[annotation["iconColor"]])
+        for annotation in dashboard["annotations"].get("list", [])
+        for series in prometheus.over_time(put_in(annotation["expr"], values), STEP)
+        for run in _runs(series)
+    ]
+
+
+def _lines(marks: Iterable[tuple[float, str]], width: int) -> str:
+    places = ((_x(moment, LEFT, width - LEFT - RIGHT), colour) for moment, colour in marks)
+    return "".join(
+        f'<line x1="{x:.0f}" x2="{x:.0f}" y1="0" y2="100%" stroke="{colour}"'
+        ' stroke-dasharray="2 3"/>'
+        for x, colour in places
+    )
 
 
 def _body(
@@ -140,12 +165,13 @@ def _series(answers: Answers) -> Iterable[tuple[Mapping[str, Any], str, Series]]
 def _stat(panel: Mapping[str, Any], answers: Answers, width: int, height: int) -> str:
     defaults = _defaults(panel)
     cells = []
-    for _, name, series in _series(answers):
+    for _, _, series in _series(answers):
         value = series.values[-1][1]
-        text = written(value, defaults["unit"], defaults.get("decimals"))
-        note = f"<small>{escape(name)}</small>" if len(answers) > 1 else ""
-        colour = _colour(value, defaults["thresholds"])
-        cells.append(f'<div class=stat style="color:{colour}">{text}{note}</div>')
+        text, colour = _mapped(value, defaults) or (
+            written(value, defaults["unit"], defaults.get("decimals")),
+            _colour(value, defaults["thresholds"]),
+        )
+        cells.append(f'<div class=stat style="color:{colour}">{text}</div>')
     return "".join(cells)
 
 
@@ -168,13 +194,13 @@ def _bars(panel: Mapping[str, Any], answers: Answers, width: int, height: int) -
 
 
 def _x(moment: float, left: float, width: float) -> float:
-    return left + (moment - START) / SPAN * width
+    return left + (moment - BEGIN) / SPAN * width
 
 
 def _hours(left: float, width: float, bottom: float) -> str:
     marks = []
     for hour in range(int(SPAN / 3600) + 1):
-        x = _x(START + hour * 3600, left, width)
+        x = _x(BEGIN + hour * 3600, left, width)
         marks.append(
             f'<text x="{x:.0f}" y="{bottom + 13:.0f}" text-anchor="middle">{hour} h</text>'
         )
@@ -247,8 +273,8 @@ def _timeseries(panel: Mapping[str, Any], answers: Answers, width: int, height: 
     }
     listed = list(_series(answers))
     rows = _legend_rows([name for _, name, _ in listed], width, height)
-    tall, left = height - 24 - rows * 16 - 6, 66
-    wide = width - left - 14
+    tall, left = height - 24 - rows * 16 - 6, LEFT
+    wide = width - LEFT - RIGHT
     sums: dict[float, float] = {}
     curves: list[tuple[str, str, bool, list[list[tuple[float, float, float]]]]] = []
     palette = PALETTE.split()
@@ -294,9 +320,9 @@ def _timeseries(panel: Mapping[str, Any], answers: Answers, width: int, height: 
                 parts.append(f'<polygon points="{up} {down}" fill="{colour}" opacity=".3"/>')
             dash = ' stroke-dasharray="6 5"' if line else ""
             parts.append(f'<polyline points="{up}" fill="none" stroke="{colour}"{dash}/>')
-            if len(part) == 1:
+            if len(part) <= 2:
                 x, v = _x(part[0][0], left, wide), y(part[0][2])
-                parts.append(f'<circle cx="{x:.0f}" cy="{v:.1f}" r="1.5" fill="{colour}"/>')
+                parts.append(f'<circle cx="{x:.0f}" cy="{v:.1f}" r="2" fill="{colour}"/>')
     if custom.get("thresholdsStyle", {}).get("mode") == "dashed":
         for step in defaults["thresholds"]["steps"]:
             if step["value"] is not None and low <= step["value"] <= high:

@@ -1,8 +1,8 @@
 """Hours of a simulated node, as Prometheus would have scraped them.
 
 The real pipeline in one process: sessions over the simulated node, every collector's readers,
-`Picture`, `MetricsPage`. Time is set by hand, so hours pass in seconds. Only the worker and its
-pipes are left out, and what it costs is made up; tests/faults proves those.
+`Picture`, `LeakWatch`, `MetricsPage`. Time is set by hand, so hours pass in seconds. Only the
+worker and its pipes are left out, and what it costs is made up; tests/faults proves those.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from exporter.analysis.leaks import LeakWatch
 from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import Picture
 from exporter.collectors import COLLECTORS
@@ -147,7 +148,7 @@ def _status() -> Status:
 def pages(target: Target, seconds: float) -> Iterator[tuple[float, str]]:
     """Unix time and page of every scrape."""
     clock = HandClock()
-    source = _Source(target, clock)
+    source, leaks = _Source(target, clock), LeakWatch(None)
     picture = Picture(
         _SHOWN,
         interval=STEP,
@@ -158,14 +159,15 @@ def pages(target: Target, seconds: float) -> Iterator[tuple[float, str]]:
         clock.time = number * STEP
         moment = START + clock.time
         report = source.poll(number)
-        snapshot = picture.take(
+        taken = picture.take(
             [report],
             sequence=number,
             timestamp=moment,
             now=clock.time,
             expected=target.expected,
-            on_boot=lambda _: None,
+            on_boot=leaks.open,
         )
+        snapshot = leaks.judge(taken, clock.time)
         page = MetricsPage(snapshot, picture.collectors, _status, process=False)
         yield moment, page.render(_OPENMETRICS)[1].decode()
 

@@ -21,8 +21,15 @@ from tests.kernel.packages import debian_tool
 from tests.prometheus.site import DEADLINE, REPOSITORY, free_port, get, running
 
 HOUR = 3600.0
+LEAD = HOUR
+"""Recorded before what is shown, so that no rate begins with the node."""
 SPAN = 4 * HOUR
-END = START + SPAN
+BEGIN, END = START + LEAD, START + LEAD + SPAN
+
+
+def _at(hours: float) -> float:
+    """Simulated seconds at hours of the time shown."""
+    return LEAD + hours * HOUR
 
 
 TRAINING = Target(
@@ -31,13 +38,13 @@ TRAINING = Target(
         seed=1,
         scenarios=(
             ScenarioRun("training"),
-            ScenarioRun("hbm-overheat", 2 * HOUR, gpu=2),
-            ScenarioRun("throttle", 1 * HOUR, 3 * HOUR, gpu=5),
-            ScenarioRun("ecc-storm", 1 * HOUR, gpu=1),
+            ScenarioRun("hbm-overheat", _at(2), gpu=2),
+            ScenarioRun("throttle", _at(2.2), _at(3.5), gpu=2),
+            ScenarioRun("ecc-storm", _at(1), gpu=1),
             ScenarioRun("vram-leak", gpu=4),
-            ScenarioRun("xgmi-link-down", 2 * HOUR, gpu=0),
+            ScenarioRun("xgmi-link-down", _at(2), gpu=0),
             ScenarioRun("pcie-degraded", gpu=3),
-            ScenarioRun("pcie-replays", 1 * HOUR, gpu=6),
+            ScenarioRun("pcie-replays", _at(1), gpu=6),
         ),
     ),
     dict.fromkeys(range(8), "research/trainer-0/worker"),
@@ -52,8 +59,8 @@ SERVING = Target(
             ScenarioRun("inference"),
             ScenarioRun("idle", gpu=6),
             ScenarioRun("vram-residue", gpu=6),
-            ScenarioRun("gpu-lost", 1 * HOUR, 1.5 * HOUR, gpu=5),
-            ScenarioRun("gpu-lost", 3 * HOUR, gpu=7),
+            ScenarioRun("gpu-lost", _at(1), _at(1.5), gpu=5),
+            ScenarioRun("gpu-lost", _at(3), gpu=7),
         ),
     ),
     {gpu: f"serving/chat-{gpu}/server" for gpu in range(7)},
@@ -66,7 +73,7 @@ RESERVED = Target(
         model="MI355X",
         gpus=4,
         seed=3,
-        scenarios=(ScenarioRun("idle"), ScenarioRun("vram-leak", 0.5 * HOUR, gpu=1)),
+        scenarios=(ScenarioRun("idle"), ScenarioRun("vram-leak", _at(0.5), gpu=1)),
     ),
     {0: "research/notebook-0/lab", 1: "research/notebook-1/lab"},
     4,
@@ -82,19 +89,19 @@ PARTITIONED = Target(
 )
 TARGETS = (TRAINING, SERVING, RESERVED, PARTITIONED)
 UNREACHABLE = Target("dark-1:9108", SimulationSpec(), {}, 8, "west")
-"""Could be reached for the first hour only."""
+"""Could be reached for the first hour shown only."""
 
 
 def _record(targets: Sequence[Target], path: Path) -> None:
     with path.open("w") as file:
         for target in targets:
-            file.writelines(samples(target, SPAN))
+            file.writelines(samples(target, LEAD + SPAN))
 
 
 def _unreachable() -> Iterator[str]:
-    for number in range(1, int(SPAN / STEP) + 1):
+    for number in range(1, int((LEAD + SPAN) / STEP) + 1):
         moment = number * STEP
-        yield f"up{{{UNREACHABLE.labels}}} {int(moment < HOUR)} {START + moment:.0f}\n"
+        yield f"up{{{UNREACHABLE.labels}}} {int(moment < _at(1))} {START + moment:.0f}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +123,10 @@ class Prometheus:
         return self._ask("query", {"query": expression, "time": str(END)})
 
     def over_time(self, expression: str, step: float) -> list[Series]:
-        """The answer over the whole recording."""
+        """The answer over the time shown."""
         return self._ask(
             "query_range",
-            {"query": expression, "start": str(START), "end": str(END), "step": str(step)},
+            {"query": expression, "start": str(BEGIN), "end": str(END), "step": str(step)},
         )
 
     def _ask(self, what: str, parameters: Mapping[str, str]) -> list[Series]:

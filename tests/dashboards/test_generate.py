@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from alerts.model import Alert
+from alerts.registry import DOMAINS
 from dashboards.model import panel_id
 from dashboards.registry import DASHBOARDS
 from tests.dashboards.grafana import JSON, dashboards, panels, variables
@@ -24,6 +28,30 @@ def test_json_is_fresh(dashboard: Any) -> None:
     from dashboards.build import rendered
 
     assert rendered(dashboard) == (JSON / f"{dashboard.name}.json").read_text()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
+@pytest.mark.parametrize("name", GIVEN)
+def test_json_is_of_grafanas_schema(name: str) -> None:
+    """The SDK's types, which are made from Grafana's schema, take it in and give all of it back."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    given = Dashboard.from_json(deepcopy(GIVEN[name]))
+
+    assert GIVEN[name] == json.loads(json.dumps(given, cls=JSONEncoder))
+
+
+@pytest.mark.parametrize(
+    "alert", [alert for domain in DOMAINS for alert in domain.alerts], ids=lambda alert: alert.name
+)
+def test_alerts_lead_to_panels(alert: Alert) -> None:
+    """The dashboard that an alert names exists, with a panel or row of the title that it names."""
+    uid, title = alert.panel
+    dashboard = next(d for d in DASHBOARDS if d.uid == uid)
+    assert title in {p.title for p in dashboard.panels} | {row.title for row in dashboard.rows}
 
 
 def test_no_json_is_left_over() -> None:

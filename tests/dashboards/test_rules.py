@@ -23,7 +23,7 @@ EXCLUDED = {
     ("target-rate-interval-rule", "capacity", "Energy used while idle"): _WHOLE,
     ("target-rate-interval-rule", "capacity", "GPUs held but idle"): _HOURS,
     ("target-rate-interval-rule", "capacity", "Activity, by the hour"): "a trend over weeks",
-    ("target-rate-interval-rule", "capacity", "Active in 30 days"): "a trend over weeks",
+    ("target-rate-interval-rule", "capacity", "Active by the trend"): "a trend over weeks",
 }
 """Rule, dashboard and place, with the reason."""
 
