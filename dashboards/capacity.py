@@ -51,8 +51,8 @@ _STATE = Row(
         ),
         stat(
             "Active by the trend",
-            "GPUs active after as long again as the time shown, if its trend goes on: choose a month "
-            "to look a month ahead.",
+            "GPUs active after as long again as the time shown, if its trend goes on: choose a "
+            "month to look a month ahead.",
             "clamp(predict_linear(sum(avg by (<gpu>)"
             " (rate(amdgpu_gfx_active_seconds_total{NODE}[1h])))[$__range:1h], $__range_s),"
             " 0, scalar(count(amdgpu_up{NODE})))",

@@ -15,6 +15,11 @@ from dashboards.model import (
 )
 from dashboards.queries import PEER
 
+_SHARE = Thresholds(
+    "transparent", ((0.01, "blue"), (0.3, "green"), (0.7, "yellow"), (0.85, "orange"))
+)
+"""Of a link's peak: idle, some, busy, near the peak."""
+
 
 def _matrix(query: str) -> str:
     """A query over links as a matrix from GPU to GPU."""
@@ -31,8 +36,8 @@ _MATRIX = Row(
         Panel(
             "XGMI matrix",
             "What each GPU (line) sends to each peer (column), in per cent of the link's peak, "
-            "over the time shown. A field without colour in a line of bright ones is a link "
-            "that idles beside busy peers. Empty: no link.",
+            "over the time shown. A field of another colour than its neighbours is a link "
+            "that idled, or was down, for a part of it. Empty: no link.",
             "percentunit",
             (
                 Query(
@@ -45,7 +50,7 @@ _MATRIX = Row(
                 ),
             ),
             "matrix",
-            Thresholds("transparent", ((0.01, "blue"), (0.5, "green"), (0.85, "orange"))),
+            _SHARE,
             labels=("from", "to"),
             height=9,
             low=0,

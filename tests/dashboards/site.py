@@ -1,6 +1,6 @@
 """A small fleet with every fault that the simulated node knows, recorded into a real Prometheus.
 
-`python -m tests.dashboards.site FILE …` records targets, each in a process of its own.
+`python -m tests.dashboards.site FILE INSTANCE …` records some of its nodes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +93,18 @@ UNREACHABLE = Target("dark-1:9108", SimulationSpec(), {}, 8, "west")
 """Could be reached for the first hour shown only."""
 
 
-def _record(targets: Sequence[Target], path: Path) -> None:
+def _record(path: Path, instances: Sequence[str]) -> None:
     with path.open("w") as file:
-        for target in targets:
-            file.writelines(samples(target, LEAD + SPAN))
+        for target in TARGETS:
+            if target.instance in instances:
+                file.writelines(samples(target, LEAD + SPAN))
+
+
+def _record_apart(path: Path, targets: Sequence[Target]) -> None:
+    """Record in a process of its own: coverage of it would cost much and add nothing."""
+    command = [sys.executable, "-m", "tests.dashboards.site", str(path)]
+    command += [target.instance for target in targets]
+    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=300)
 
 
 def _unreachable() -> Iterator[str]:
@@ -145,13 +154,9 @@ class Prometheus:
 def recorded(folder: Path) -> Iterator[Prometheus]:
     """Record the fleet, and serve it by a Prometheus on a loopback port."""
     tools = debian_tool("prometheus") / "usr/bin"
-    # two processes, since two cores are what CI has; coverage of them adds nothing
-    parts = [folder / "0.om", folder / "1.om"]
-    recorders = [
-        subprocess.Popen([sys.executable, "-m", "tests.dashboards.site", part], cwd=REPOSITORY)
-        for part in parts
-    ]
-    assert [0, 0] == [recorder.wait(300) for recorder in recorders]
+    parts = {folder / "0.om": TARGETS[:1], folder / "1.om": TARGETS[1:]}
+    with ThreadPoolExecutor(len(parts)) as pool:
+        list(pool.map(_record_apart, parts.keys(), parts.values()))
     whole = folder / "samples.om"
     with whole.open("w") as file:
         for part in parts:
@@ -181,5 +186,4 @@ def recorded(folder: Path) -> Iterator[Prometheus]:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    _record(TARGETS[:1] if place.stem == "0" else TARGETS[1:], place)
+    _record(Path(sys.argv[1]), sys.argv[2:])
