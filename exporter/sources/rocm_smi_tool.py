@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from exporter.sources.files import Files
 from exporter.sources.guard import MEGAHERTZ, number, text
+from exporter.sources.orphan import die_with_parent
 from exporter.sources.session import POLL, STATIC, UnavailableError
 from exporter.sources.sysfs import bound_addresses, runtime_suspended
 from exporter.values import ERROR, NO_ANSWER, NOT_SUPPORTED, Absent, Value
@@ -103,6 +104,7 @@ class Run:
                 stdout=self._output,
                 stderr=self._errors,
                 env={**os.environ, "RSMI_MUTEX_THREAD_ONLY": "1"},
+                preexec_fn=die_with_parent,  # the worker may be killed at any time
             )
         except OSError as error:
             self._failure = error.strerror or str(error)

@@ -19,8 +19,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
+import exporter
 from exporter.values import NO_ANSWER, Absent, FieldValue, from_wire
 
 RESTART_REASONS = (
@@ -35,7 +37,17 @@ RESTART_REASONS = (
 """Why a worker was replaced, the label `reason` of amdgpu_exporter_source_restarts_total."""
 STARTING = "it is starting"
 """The reason of a source that is not up because it has not failed yet."""
-_MODULE = ("-m", "exporter.sources.worker")
+_ROOT = Path(exporter.__file__).absolute().parents[1]
+_BOOT = (
+    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
+    "import exporter; del sys.path[0]; from importlib import import_module; "
+    "sys.exit(import_module(sys.argv.pop(1)).main(sys.argv[1:]))"
+)
+"""Runs a module of the daemon's own package, wherever that lies. Not by `python -m`, which would
+execute a json.py, or a package amdsmi, of the directory in which the daemon was started."""
+_WORKER = ("-c", _BOOT, str(_ROOT), "exporter.sources.worker")
+_DRIVER = frozenset({"amdsmi", "rocm_smi", "sysfs"})
+"""Sources that ask the kernel's driver."""
 _CHUNK, _CHUNKS = 1 << 16, 64
 """How much is read from a pipe at once, and how often before others have their turn."""
 _LONGEST_ANSWER = 1 << 24
@@ -681,7 +693,9 @@ class Source:
             self._hold(blamed, f"{what}; its last words: {words}" if words else what)
         else:
             self._reason = what
-            self._remedy = f"see `amdgpu-exporter support` and the kernel log for {self.name}"
+            self._remedy = "see `amdgpu-exporter support`"
+            if self.name in _DRIVER:
+                self._remedy += " and the kernel log for amdgpu"
             if words:
                 self._remedy += f"; its last words: {words}"
             self._back_off()
@@ -745,7 +759,7 @@ class Source:
                 self._reason = f"{stuck} of its workers can't be killed (state D)"
                 self._remedy = "look for a stuck device in the kernel log; a reboot clears it"
             else:
-                self._worker = self._spawn()
+                self._start_worker()
         worker, cycle = self._worker, self._cycle
         if worker is None:
             return
@@ -762,7 +776,10 @@ class Source:
         stuck = {killed.device for killed in self._killed}
         for address, suspect in self._suspects.items():
             if suspect.held and now >= suspect.until and address not in stuck:
-                self._probe, self._probed = self._spawn(), address
+                try:
+                    self._probe, self._probed = self._spawn(), address
+                except OSError:  # the device stays left out, for the reason that it was
+                    suspect.until = now + self._delay(suspect.failures)
                 return
 
     def _ask(self, worker: _Worker, request: Mapping[str, object]) -> None:
@@ -770,14 +787,16 @@ class Source:
         self._set_deadline(worker)
         worker.request(self._cycle.poll, {"readers": self.readers, **request})
 
-    def _spawn(self) -> _Worker | None:
+    def _start_worker(self) -> None:
         try:
-            worker = _Worker(_MODULE, self.name, self._argument, self._launcher, self._start)
+            self._worker = self._spawn()
         except OSError as error:
             self._reason = f"its worker could not be started: {error}"
             self._remedy = "see whether the node is out of memory, processes or descriptors"
             self._back_off()
-            return None
+
+    def _spawn(self) -> _Worker:
+        worker = _Worker(_WORKER, self.name, self._argument, self._launcher, self._start)
         worker.deadline = self._clock() + self.limits.init
         return worker
 

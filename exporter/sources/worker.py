@@ -1,8 +1,9 @@
 """The process that reads one source: a loop over requests, nothing but the standard library.
 
-Started as `python -m exporter.sources.worker SOURCE REPLY_FD [ARGUMENT]`. Requests come as JSON
-lines on standard input, answers go as JSON lines to the descriptor REPLY_FD, because vendor code
-prints to standard output. The end of standard input ends the worker.
+Started by `exporter.sources.supervisor` with the arguments SOURCE REPLY_FD [ARGUMENT]. Requests
+come as JSON lines on standard input, answers go as JSON lines to the descriptor REPLY_FD, because
+vendor code prints to standard output. The end of standard input ends the worker; so does the end of
+the daemon, even while vendor code hangs.
 
 Answers, in this order:
 
@@ -29,6 +30,7 @@ from functools import partial
 from exporter.collectors import COLLECTORS
 from exporter.collectors.base import Reader
 from exporter.sources.files import KernelFiles
+from exporter.sources.orphan import end_with_parent
 from exporter.sources.session import POD_RESOURCES, Memo, Session, UnavailableError
 from exporter.values import Wire, to_wire
 
@@ -219,6 +221,7 @@ class Worker:
 def main(arguments: list[str]) -> int:
     """Open the source and answer requests until standard input ends."""
     source, reply_fd, *rest = arguments
+    end_with_parent()
     # Vendor crashes must not fill the disk. 1 and not 0, since only 1 also stops the kernel from
     # handing a core to a program (core_pattern with a pipe).
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
@@ -249,7 +252,3 @@ def main(arguments: list[str]) -> int:
     # The vendor's own shutdown can crash or hang; there is nothing in this process to save.
     reply.close()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

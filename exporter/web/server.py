@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
+import tornado.platform.asyncio  # noqa: F401  # else loaded late, when descriptors may be short
 from tornado.http1connection import (
     HTTP1Connection,
     HTTP1ConnectionParameters,

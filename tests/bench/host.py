@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.collectors import COLLECTORS
@@ -26,6 +27,8 @@ from exporter.log import set_up
 if TYPE_CHECKING:
     from cProfile import Profile
 
+ROOT = Path(__file__).parents[2]
+"""Where the workers find this package: they don't look into the working directory."""
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -106,6 +109,9 @@ def main(argument: str) -> None:
         told["command"],
         {
             **told["environment"],
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT), *filter(None, [told["environment"].get("PYTHONPATH")])]
+            ),
             "BENCH_INTERVAL": str(config.poll_interval),
             "BENCH_NOTES": told["notes"],
         },

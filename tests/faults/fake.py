@@ -115,6 +115,7 @@ class Stage:
         workers: every one that was started, in order.
         times: when.
         refused: the error that starting a process gives, if any.
+        name: of the source.
     """
 
     limits: Limits = LIMITS
@@ -123,10 +124,11 @@ class Stage:
     times: list[float] = field(default_factory=list)
     refused: OSError | None = None
     polls: int = 0
+    name: str = "sysfs"
 
     def __post_init__(self) -> None:
         self.source = Source(
-            "sysfs", PythonLauncher(), self.limits, clock=lambda: self.now, start=self._start
+            self.name, PythonLauncher(), self.limits, clock=lambda: self.now, start=self._start
         )
 
     def _start(

@@ -101,6 +101,23 @@ def test_attempts_go_on_for_ever(stage: Stage) -> None:
     assert 1100 == len(stage.workers)
 
 
+def test_remedies() -> None:
+    """The kernel's log tells something of sources that ask the driver, of no other."""
+    found: dict[str, str] = {}
+    for name in ("amdsmi", "rocm_smi", "sysfs", "pod_resources", "simulated"):
+        stage = Stage(name=name)
+        stage.begin()
+        stage.last.die(1)
+        found[name] = stage.attend().remedy
+        stage.close()
+    other = "see `amdgpu-exporter support`"
+    driver = f"{other} and the kernel log for amdgpu"
+    assert {
+        **dict.fromkeys(("amdsmi", "rocm_smi", "sysfs"), driver),
+        **dict.fromkeys(("pod_resources", "simulated"), other),
+    } == found
+
+
 def test_a_success_starts_the_back_off_anew(stage: Stage) -> None:
     """Failures long ago don't delay the next attempt."""
     for _ in range(5):
@@ -245,6 +262,26 @@ def test_probes_grow_rarer(stage: Stage) -> None:
         held = stage.now
     assert [10, 20, 40, 80, 160, 300, 300] == [wait // 10 * 10 for wait in waits]
     assert not main.killed
+
+
+def test_a_probe_that_can_not_be_started(stage: Stage) -> None:
+    """The device stays left out for the same reason, the worker goes on; no storm of attempts."""
+    with_a_hang(stage)
+    main = stage.last
+    stage.refused = OSError(24, "Too many open files")
+    stage.now += 10
+    assert probe(stage) is None
+    stage.refused = None
+    for _ in range(5):
+        assert probe(stage) is None
+    report = stage.source.report()
+    assert report.up
+    assert f"sysfs: {FIRST} did not answer in time" == report.unanswered[FIRST].detail
+    stage.now += 10
+    asking = probe(stage)
+    assert asking is not None
+    assert not main.killed
+    assert [FIRST] == asking.answer()
 
 
 @pytest.mark.parametrize("how", ["unavailable", "changed", "init", "hang", "nonsense", "death"])
