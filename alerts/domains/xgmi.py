@@ -27,12 +27,16 @@ DOMAIN = Domain(
             name="AmdGpuXgmiLinkDown",
             severity="critical",
             scope="gpu",
-            expr=f"{held('amdgpu_xgmi_link_up')} == 0",
+            expr=f"{held('amdgpu_xgmi_link_up')} == 0\n"
+            # that a lost GPU's links are down is told by AmdGpuDown
+            f"unless on ({NODE}, peer) label_replace(\n"
+            f'  {held("amdgpu_up")} == 0, "peer", "$1", "pci_address", "(.+)"\n)',
             summary="An XGMI link is down",
             description=f"{_LINK} is down.",
             panel=_MATRIX,
             runbook=Runbook(
-                meaning="A link between two GPUs that was trained is down. Both ends fire.",
+                meaning="A link between two GPUs that was trained is down. Both ends fire, unless "
+                "one of the two GPUs is lost.",
                 impact="Collectives of this node hang, fail, or go a much slower way.",
                 diagnosis="One link: the link. All links of one GPU: that GPU.\n\n"
                 f"```promql\namdgpu_xgmi_link_up == 0\n```\n\n{_COMMANDS}",

@@ -498,6 +498,16 @@ _OTHERS: tuple[dict[str, str], ...] = tuple(
 _PACE = 0.5 * MINUTE_OF_LINK
 
 XGMI = (
+    Case(  # the links to a lost GPU are no fault of their own
+        "AmdGpuXgmiLinkDown",
+        (
+            gauge("amdgpu_xgmi_link_up", 1, 0, 0, LINKED),
+            gauge("amdgpu_up", 1, 1, 0, {**TARGET, "gpu": "3", "pci_address": LINK["peer"]}),
+        ),
+        LINKED,
+        f"Link 1 of {WHERE} to 0000:65:00.0 is down.",
+        minutes=1,
+    ),
     Case(
         "AmdGpuXgmiLinkDown",
         (gauge("amdgpu_xgmi_link_up", 1, 0, of=LINKED),),
