@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -159,6 +160,23 @@ def test_a_blind_node_is_listed(prometheus: Prometheus) -> None:
     """A node that can't be scraped has its line in the table of nodes, with nothing but that."""
     scraped = _shown(prometheus, "fleet", "Nodes at a glance", "A")
     assert {UNREACHABLE.instance} == {name for name, up in scraped.items() if not up}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_variables_offer_what_is_there(name: str, prometheus: Prometheus) -> None:
+    """Lists of clusters, jobs, nodes and GPUs are those of the fleet; a blind node has no GPUs."""
+    fleet = {
+        "cluster": {"east", "west"},
+        "job": {"amdgpu"},
+        "instance": {target.instance for target in TARGETS},
+        "gpu": {str(gpu) for gpu in range(8)},
+    }
+    values = chosen(GIVEN[name], SPAN, STEP)
+    for variable, offered in variables(GIVEN[name]).items():
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", offered["query"])
+        if found:
+            listed = prometheus.at_once(f"count by ({found[2]}) ({put_in(found[1], values)})")
+            assert fleet[variable] == {series.labels[variable] for series in listed}
 
 
 @pytest.mark.parametrize("name", GIVEN)
