@@ -22,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 import exporter
 from exporter.values import NO_ANSWER, Absent, FieldValue, from_wire
 
@@ -55,7 +57,6 @@ _GATHER = 0.005
 """Seconds in which more answers may come: taking in several costs little more than one."""
 _LAST_WORDS = 300
 """Bytes that are kept of a worker's standard error."""
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _EXIT = 0.2
 """Seconds between the end of a pipe and that of its process."""
 _LONGEST_DELAY = 300.0
@@ -315,6 +316,9 @@ class _Worker:
         self._buffer = bytearray()
         self._errors = bytearray()
         self._cpu_seconds = 0.0
+        self._stats: psutil.Process | None = None
+        with contextlib.suppress(psutil.Error, OSError):  # also where descriptors have run out
+            self._stats = psutil.Process(self.process.pid)
 
     def descriptors(self) -> list[int]:
         """What to wait on."""
@@ -370,13 +374,16 @@ class _Worker:
 
     def usage(self) -> Usage | None:
         """What it costs, while it lives."""
-        folder = f"/proc/{self.process.pid}"
+        if self._stats is None:
+            return None
         try:
-            with open(f"{folder}/stat", "rb") as file:
-                told = file.read().rpartition(b")")[2].split()  # from the state on, the third field
-            self._cpu_seconds = (int(told[11]) + int(told[12])) / _TICKS
-            return Usage(self._cpu_seconds, int(told[21]) * _PAGE, len(os.listdir(f"{folder}/fd")))
-        except OSError:
+            with self._stats.oneshot():
+                times = self._stats.cpu_times()
+                self._cpu_seconds = times.user + times.system
+                return Usage(
+                    self._cpu_seconds, self._stats.memory_info().rss, self._stats.num_fds()
+                )
+        except (psutil.Error, OSError):
             return None
 
     def cpu_seconds(self) -> float:

@@ -15,6 +15,7 @@ Function = tuple[str, int, str]
 PACKAGE = Path(exporter.__file__).parent
 PARTS = {
     "json": "json",
+    "psutil": "psutil",
     "amdsmi": "amdsmi: the vendor's wrapper, library and the kernel",
 }
 """Folders and files outside the exporter that are parts of their own."""
