@@ -11,10 +11,13 @@ A flag wins over the file.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -198,6 +201,10 @@ def _addresses(value: object) -> tuple[ListenAddress, ...]:
         address = parse_address(text)
         if address in addresses:
             raise ValueError(f"{addresses[address]} and {text} are the same address")
+        for other, told in addresses.items():
+            if address.covers(other) or other.covers(address):
+                whole, part = (text, told) if address.covers(other) else (told, text)
+                raise ValueError(f"{part} is a part of {whole}: leave one out")
         addresses[address] = text
     return tuple(addresses)
 
@@ -219,8 +226,36 @@ def _simulation(value: object) -> Mapping[str, object]:
 
     if not isinstance(value, dict):
         raise _wants("a mapping", value)
-    SimulationSpec.parse(value, duration=parse_duration)
+    try:
+        SimulationSpec.parse(value, duration=parse_duration)
+    except ValueError as error:
+        raise _inner_error(str(error)) from error
     return value
+
+
+class _InnerError(ValueError):
+    """A value is wrong somewhere inside; the path of keys and indexes leads there."""
+
+    def __init__(self, message: str, path: Sequence[str | int]) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+_NAMED = re.compile(r"([a-z_]+)(?:\[([0-9]+)\])?(?:\.([a-z_]+))?: (?:unknown key '([^']*)')?")
+
+
+def _inner_error(message: str) -> _InnerError:
+    """What the message of a specification names: `scenarios[1].start: …`, say."""
+    message = message.removeprefix("simulation: ")
+    unknown_key = re.match(r"unknown key '([^']*)'", message)
+    if unknown_key:
+        return _InnerError(message, unknown_key.groups())
+    named = _NAMED.match(message)
+    if not named:
+        return _InnerError(message, ())
+    key, index, *inner = named.groups()
+    steps = (key, None if index is None else int(index), *inner)
+    return _InnerError(message, [step for step in steps if step is not None])
 
 
 def _thresholds(value: object) -> Thresholds:
@@ -229,10 +264,13 @@ def _thresholds(value: object) -> Thresholds:
     names = [each.name for each in fields(Thresholds)]
     for name, number in value.items():
         if name not in names:
-            raise ValueError(unknown("threshold", str(name), names))
+            raise _InnerError(unknown("threshold", str(name), names), (name,))
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise ValueError(f"{name}: expected a number, got {number!r:.40}")
-    return Thresholds(**value)
+            raise _inner_error(f"{name}: expected a number, got {number!r:.40}")
+    try:
+        return Thresholds(**value)
+    except ValueError as error:
+        raise _inner_error(str(error)) from error
 
 
 def _choice(*names: str) -> Kind[str]:
@@ -358,7 +396,8 @@ class Config:
         "web.max-requests",
         _COUNT,
         40,
-        "How many scrapes are answered at once; 0 is no limit.",
+        "How many requests for the metrics, the landing page and the snapshot are answered at "
+        "once, further ones get a 503; 0 is no limit. Health, readiness and reloads don't count.",
         live=False,
     )
     enable_lifecycle: bool = _setting(
@@ -390,7 +429,8 @@ class Config:
         "state.directory",
         _optional(_DIRECTORY, "nothing is kept"),
         None,
-        "Where what must outlive a restart is kept. systemd sets $STATE_DIRECTORY.",
+        "Where what must outlive a restart is kept, by one daemon alone; only its last part is "
+        "made. systemd sets $STATE_DIRECTORY.",
         live=False,
         environment="STATE_DIRECTORY",
     )
@@ -489,7 +529,10 @@ def load(
         try:
             values[given.name] = known[given.name].kind.parse(given.value)
         except ValueError as error:
-            raise ConfigError(f"{given.place}: {error}") from error
+            place = given.place
+            if isinstance(error, _InnerError) and given.inside is not None:
+                place = given.inside(error.path)
+            raise ConfigError(f"{place}: {error}") from error
         places[given.name] = given.place
     defaults = not values.get(_DISABLE_DEFAULTS.name, _DISABLE_DEFAULTS.default)
     config = Config(
@@ -523,11 +566,16 @@ def changes_needing_restart(old: Config, new: Config) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A plain value that somebody gave a setting, and where, for messages."""
+    """A plain value that somebody gave a setting, and where, for messages.
+
+    Attributes:
+        inside: the place of what a path inside the value leads to, where there is one.
+    """
 
     name: str
     value: object
     place: str
+    inside: Callable[[Sequence[str | int]], str] | None = None
 
 
 def _given(
@@ -545,6 +593,26 @@ def _given(
         of_text = known[name].kind.of_text
         value = of_text(flag) if isinstance(flag, str) else flag
         yield _Given(name, value, f"--{name}")
+
+
+def _read(path: Path, most: int) -> bytes:
+    """The begin of a regular file; of nothing else, since a pipe or a device may keep one waiting.
+
+    Raises:
+        OSError: it can't be read.
+        ValueError: it is no regular file, or has no name that a file can have.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise ValueError(os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise ValueError("no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 class _File:
@@ -580,11 +648,29 @@ class _File:
             if "." in key:
                 raise self._error(at, f"{key!r:.60}: a dot is a step, so nest the keys instead")
             if name in known:
-                yield _Given(name, self._plain(value), f"{self._place(at)}: {name}")
+                yield _Given(
+                    name,
+                    self._plain(value),
+                    f"{self._place(at)}: {name}",
+                    partial(self._inside, name, at, value),
+                )
             elif any(other.startswith(f"{name}.") for other in known):
                 yield from self._section(value, name, known)
             else:
                 raise self._error(at, unknown_setting(name, known))
+
+    def _inside(self, name: str, at: yaml.Node, node: yaml.Node, path: Sequence[str | int]) -> str:
+        """The place of the key or item that a path leads to, or of the last that is there."""
+        for step in path:
+            found: Mapping[str | int, tuple[yaml.Node, yaml.Node]] = {}
+            if isinstance(node, yaml.MappingNode):
+                found = {key.value: (key, value) for key, value in node.value}
+            elif isinstance(node, yaml.SequenceNode):
+                found = {index: (item, item) for index, item in enumerate(node.value)}
+            if step not in found:
+                break
+            at, node = found[step]
+        return f"{self._place(at)}: {name}"
 
     def _entries(self, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
         seen: set[str] = set()
@@ -627,8 +713,7 @@ class _File:
 
     def _compose(self) -> yaml.Node | None:
         try:
-            with self._path.open("rb") as file:
-                raw = file.read(MAX_FILE_BYTES + 1)
+            raw = _read(self._path, MAX_FILE_BYTES + 1)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"{self._path}: {reason}") from error
@@ -691,7 +776,8 @@ that does not exist, a key that is there twice, a value of the wrong type. A dur
 unit: `500ms`, `5s`, `1h30m`, `2d`.
 
 SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`, reads the file again. A file that is
-wrong changes nothing. A setting that changes by restart keeps its value until then.
+wrong, or can't be read within 10 s, changes nothing. A setting that changes by restart keeps its
+value until then. The file must be a regular one: a pipe or a device is refused.
 """
 
 

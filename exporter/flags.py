@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,14 +33,30 @@ EXIT_STATUSES = {
     1: "a failure at run time; of leak-check: a leak",
     2: "bad usage, configuration or address",
 }
+_FILE_ALONE = """\
+settings of the file alone (--config.file; docs/configuration.md has them all):
+  temperature.SENSOR.warning, temperature.SENSOR.critical
+                limits where a device gives none; SENSOR is edge, junction or hbm
+  leaks         when a VRAM leak is suspected
+  simulation    the node that the source simulated makes up"""
 _FORMATS = ("table", "json")
 _LEAK_CHECK = "leak-check"
 _ASKED = ("prometheus", "since")
 
 
+_NO_VALUE = re.compile(r"(?:-h/)?(--[^,/\s]+)(.*): ignored explicit argument (.*)", re.DOTALL)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message.removeprefix("argument "))
+        message = message.removeprefix("argument ")
+        taken = _NO_VALUE.fullmatch(message)
+        if taken:
+            flag, others, value = taken.groups()
+            negation = f"--no-{flag.removeprefix('--')}"
+            hint = f"; {flag} switches it on, {negation} off" if negation in others else ""
+            message = f"{flag}: takes no value, got {value:.80}{hint}"
+        raise ConfigError(message)
 
 
 def parse(argv: Sequence[str], collectors: Iterable[CollectorInfo]) -> Invocation:
@@ -60,6 +77,9 @@ def parse(argv: Sequence[str], collectors: Iterable[CollectorInfo]) -> Invocatio
     flags = vars(given)
     command = flags.pop("command")
     file = flags.pop("config.file", None)
+    for name, text in (("--config.file", file), *((f"--{a}", flags.get(a)) for a in _ASKED)):
+        if text == "":
+            raise ConfigError(f"{name}: expected a value, got ''")
     if command not in COMMANDS:
         raise ConfigError(unknown("command", command, COMMANDS))
     if "format" in flags and command not in ("support", _LEAK_CHECK):
@@ -88,6 +108,8 @@ def _recorded(command: str, given: dict[str, str]) -> dict[str, Any]:
     if "recording" in given:
         if "since" in given:
             raise ConfigError("--since: goes with --prometheus alone")
+        if not given["recording"]:
+            raise ConfigError(f"{_LEAK_CHECK}: expected a FILE, got ''")
         return {"recording": Path(given["recording"])}
     recorded: dict[str, Any] = {"prometheus": given["prometheus"]}
     if "since" in given:
@@ -115,7 +137,7 @@ def _parser(known: Iterable[Setting[object]]) -> argparse.ArgumentParser:
         usage=f"{PROGRAM} [COMMAND] [FLAG ...]",
         description="Health and performance of AMD GPUs, for Prometheus.\n\n"
         + _listing("commands", COMMANDS),
-        epilog=_listing("exit status", EXIT_STATUSES),
+        epilog=_FILE_ALONE + "\n\n" + _listing("exit status", EXIT_STATUSES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,

@@ -65,13 +65,15 @@ def _in_order(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _printable(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey; the renderer does it for line feeds."""
+    """Lists with commas, and escaped what a terminal would obey (line feeds: the renderer)."""
     return {key: _escaped(value) for key, value in event.items()}
 
 
 def _escaped(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float)):
         return value
+    if isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(value))
 
 

@@ -11,6 +11,7 @@ _HOST_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<
 _NUMERIC = re.compile(r"[0-9.]+")
 _PORT = re.compile(r"[0-9]{1,5}")
 _LAST_PORT = 65535
+_ANY_IPV4 = "0.0.0.0"  # noqa: S104 - to know it, not to listen on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,16 @@ class ListenAddress:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def covers(self, other: ListenAddress) -> bool:
+        """Tell whether listening here listens there too, as far as the texts show."""
+        if not self.port or self.port != other.port:
+            return False
+        if self.host == _ANY_IPV4:
+            return bool(_NUMERIC.fullmatch(other.host))
+        if self.host == "::":
+            return ":" in other.host
+        return self.host in ("", other.host)
 
 
 def parse_address(text: str) -> ListenAddress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -40,7 +41,13 @@ from .command import one_line, run
         (["--config.file=/"], ["/: Is a directory"]),
         (["sreve"], ["unknown command 'sreve'", "serve"]),
         (["once", "more"], ["unexpected argument 'more'"]),
-        (["--format=json"], ["--format", "support alone"]),
+        (["--format=json"], ["--format", "support and leak-check alone"]),
+        (["--web.enable-lifecycle=yes"], ["--web.enable-lifecycle: takes no value", "--no-web."]),
+        (["--config.file="], ["--config.file: expected a value"]),
+        (
+            ["check-config", "--web.listen-address=:1", "--web.listen-address=0.0.0.0:1"],
+            ["--web.listen-address: 0.0.0.0:1 is a part of :1"],
+        ),
     ],
     ids=lambda value: " ".join(value)[:60],
 )
@@ -64,13 +71,14 @@ def test_command_line(arguments: list[str], parts: list[str]) -> None:
         ("web: [1]\n", "1:6", ["expected a mapping"]),
         ("log: {level: info}\nlog: {level: info}\n", "2:1", ["'log' is there twice"]),
         ("a: [\n", "", [""]),
-        ("simulation: {model: MI9000}\n", "1:1", ["model: 'MI9000' is none of", "MI300X"]),
+        ("simulation: {model: MI9000}\n", "1:14", ["model: 'MI9000' is none of", "MI300X"]),
         (
             "simulation: {scenarios: [fire]}\n",
-            "1:1",
+            "1:26",
             ["scenarios[0]: 'fire' is none of", "training"],
         ),
-        ("simulation: {gpus: 99}\n", "1:1", ["gpus: 99"]),
+        ("simulation: {gpus: 99}\n", "1:14", ["gpus: 99"]),
+        ("simulation:\n  gpus: 2\n  gpu: 1\n", "3:3", ["unknown key 'gpu'"]),
         (
             "temperature: {hbm: {warning: 99, critical: 90}}\n",
             "1:",
@@ -123,6 +131,14 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 
     assert "longer than" in one_line(run("check-config", f"--config.file={long}"))
     assert "not UTF-8" in one_line(run("check-config", f"--config.file={_binary(tmp_path)}"))
+
+
+def test_a_pipe_is_no_file_of_settings(tmp_path: Path) -> None:
+    """It is refused, not waited for."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    assert f"{path}: no regular file" == one_line(run("check-config", f"--config.file={path}"))
 
 
 def _binary(directory: Path) -> Path:

@@ -1,6 +1,8 @@
 """Settings from flags, file and environment."""
 
+import os
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -313,7 +315,27 @@ def test_wrong_environment() -> None:
         ("poll: {interval: 5s, interval: 5s}", "x.yml:1:22: the key 'interval' is there twice"),
         ("simulation: {gpus: 1, gpus: 2}", "x.yml:1:23: the key 'gpus' is there twice"),
         ("simulation: [1]", "x.yml:1:1: simulation: expected a mapping, got [1]"),
-        ("simulation: {gpus: 99}", "x.yml:1:1: simulation: "),
+        ("simulation: {gpus: 99}", "x.yml:1:14: simulation: gpus: 99"),
+        ("simulation:\n  gpus: 2\n  gpu: 1", "x.yml:3:3: simulation: unknown key 'gpu'"),
+        (
+            "simulation:\n  scenarios:\n    - idle\n    - name: idle\n      strt: 3s",
+            "x.yml:5:7: simulation: scenarios[1]: unknown key 'strt'",
+        ),
+        (
+            "simulation:\n  scenarios:\n    - idle\n    - {name: idle, start: 3}",
+            "x.yml:4:20: simulation: scenarios[1].start: ",
+        ),
+        ("simulation:\n  scenarios:\n  - idle\n  - fire", "x.yml:4:5: simulation: scenarios[1]"),
+        ("simulation:\n  gpus: 2\n  scenarios: idle", "x.yml:3:3: simulation: scenarios: not"),
+        ("simulation:\n  gpus: 2\n  speed: .nan", "x.yml:3:3: simulation: speed: nan"),
+        ("simulation:\n  gpus: 2\n  'sp\u00e4t': 1", "x.yml:3:3: simulation: unknown key 'sp"),
+        ("leaks:\n  growth_ratio: x", "x.yml:2:3: leaks: growth_ratio: expected a number"),
+        ("leaks:\n  growth_ratio: -1", "x.yml:2:3: leaks: growth_ratio: expected "),
+        ("leaks:\n  # a remark\n  windo: 1", "x.yml:3:3: leaks: unknown threshold 'windo'"),
+        (
+            "web:\n  listen-address: [':1', '0.0.0.0:1']",
+            "x.yml:2:3: web.listen-address: 0.0.0.0:1 is a part of :1: leave one out",
+        ),
         (
             "temperature: {hbm: {warning: 120}}",
             "x.yml:1:21: temperature.hbm.warning: the warning",
@@ -376,6 +398,18 @@ def test_unreadable_files(tmp_path: Path) -> None:
     assert "none: No such file or directory" == error_of(file=tmp_path / "none")
     assert "folder: Is a directory" == error_of(file=tmp_path / "folder")
     assert "embedded null byte" in error_of(file=tmp_path / "a\0b")
+
+
+def test_no_regular_files(tmp_path: Path) -> None:
+    """A pipe, on which reading would wait, a device and a socket are refused at once."""
+    pipe, path = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+        assert "pipe: no regular file" == error_of(file=pipe)
+        assert "zero: no regular file" == error_of(file=Path("/dev/zero"))
+        assert "socket: No such device or address" == error_of(file=path)
 
 
 def test_wrong_file_behind_a_flag(write: Write) -> None:

@@ -101,7 +101,15 @@ def test_config_file() -> None:
         (["once", "--since", "1h"], "--since: goes with the command leak-check alone"),
         (["once", "x.csv"], "unexpected argument 'x.csv'"),
         (["support", "--format", "xml"], "--format: invalid choice: 'xml'"),
-        (["--web.enable-lifecycle=true"], "ignored explicit argument 'true'"),
+        (
+            ["--web.enable-lifecycle=true"],
+            "takes no value, got 'true'; --web.enable-lifecycle switches it on, --no-web.enable-",
+        ),
+        (["--no-collector.xgmi=no"], "--collector.xgmi: takes no value, got 'no'"),
+        (["--help=all"], "--help: takes no value, got 'all'"),
+        (["--config.file", ""], "--config.file: expected a value, got ''"),
+        (["leak-check", ""], "leak-check: expected a FILE, got ''"),
+        (["leak-check", "--prometheus="], "--prometheus: expected a value, got ''"),
         (["--simulation", "x"], "unknown flag '--simulation'"),
         (["--temperature.hbm.warning", "9"], "unknown flag '--temperature.hbm.warning'"),
     ],
@@ -126,6 +134,8 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         expected = f"{setting.help} (default: {setting.default_text})"
         assert setting.flag == (f"--{setting.name}" in text)
         assert setting.flag == (" ".join(expected.split()) in text)
+    for name in ("temperature.SENSOR.warning", "simulation", "docs/configuration.md"):
+        assert f" {name} " in text.replace(",", " ")
     for row in (*COMMANDS.items(), *EXIT_STATUSES.items()):
         assert f"{row[0]} {row[1]}" in text
 

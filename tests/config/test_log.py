@@ -49,6 +49,18 @@ def test_logfmt(stream: io.StringIO) -> None:
     )
 
 
+def test_lists(stream: io.StringIO) -> None:
+    """With commas, as one writes them, not as Python does; a list in JSON."""
+    set_up("info", "logfmt", stream)
+    own().info("started", listen=[":1", "[::1]:2"], sources=("amdsmi", "a\x1bb"), none=[])
+    set_up("info", "json", stream)
+    own().info("started", listen=[":1", "[::1]:2"])
+    text, told = lines(stream)
+
+    assert r"level=info event=started listen=:1,[::1]:2 sources=amdsmi,a\x1bb none=" == text
+    assert [":1", "[::1]:2"] == json.loads(told)["listen"]
+
+
 def test_json(stream: io.StringIO) -> None:
     """The same as one object per line."""
     set_up("info", "json", stream)

@@ -75,3 +75,25 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ValueError:
         return
     assert address == parse_address(str(address))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (":1", "0.0.0.0:1", True),
+        (":1", "[::]:1", True),
+        (":1", "host:1", True),
+        (":1", ":2", False),
+        (":0", "127.0.0.1:0", False),
+        ("0.0.0.0:1", "127.0.0.1:1", True),
+        ("0.0.0.0:1", "[::1]:1", False),
+        ("0.0.0.0:1", "host:1", False),
+        ("[::]:1", "[::1]:1", True),
+        ("[::]:1", "127.0.0.1:1", False),
+        ("127.0.0.1:1", "0.0.0.0:1", False),
+        ("127.0.0.1:1", "127.0.0.1:1", True),
+    ],
+)
+def test_what_an_address_covers(one: str, other: str, expected: bool) -> None:
+    """An address for all of the machine's covers each; IPv4 and IPv6 are apart."""
+    assert expected is parse_address(one).covers(parse_address(other))
