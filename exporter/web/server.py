@@ -13,8 +13,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 # Below a warning, Tornado reports the mistakes of clients: they could fill the log at will.
 logging.getLogger("tornado").setLevel(logging.WARNING)
 
-_MAX_HEAD = 16 * 1024
+_MAX_HEAD = 32 * 1024  # of which the application takes the smaller half; beyond, no answer
 _MAX_BODY = 16 * 1024
 _READ_BUFFER = 64 * 1024
 _BACKLOG = 512
@@ -81,7 +82,7 @@ class WebServer:
     the end of a request to the last byte of the answer; then the connection is closed. When there
     are ``max_connections``, a new one takes the place of an old one: of the one that has been
     without a request for longest or, when most are being answered, of the one with the slowest
-    answer.
+    answer. ``on_failure`` is called, in the thread, if it ends without having been stopped.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class WebServer:
         head_timeout: float = 30.0,
         idle_timeout: float = 120.0,
         answer_timeout: float = 30.0,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         if not listen:
             raise ValueError("no address to listen on")
@@ -109,6 +111,9 @@ class WebServer:
         self._limits = _Limits(max_connections, head_timeout, idle_timeout, answer_timeout)
         self._addresses: tuple[ListenAddress, ...] = ()
         self._stop_timeout = 0.0
+        self._on_failure = on_failure
+        self.failure = ""
+        """Why it ended without having been stopped."""
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
@@ -141,24 +146,27 @@ class WebServer:
         if self._thread is None:
             return
         self._stop_timeout = timeout
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        with suppress(RuntimeError):  # the loop has failed
+            self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(timeout + _STOP_GRACE)
         if self._thread.is_alive():
             log.warning("the web server did not end in time: a page is still being rendered")
         self._thread = None
 
     def _run(self, listeners: Sequence[socket.socket], started: Future[None]) -> None:
-        """Be the thread: a failure before ``started`` is the starter's, a later one is logged."""
+        """Be the thread: a failure before ``started`` is the starter's, a later one is told."""
         try:
             asyncio.run(self._serve(listeners, started))
         except Exception as error:
             if started.done():
-                log.critical("the web server has failed", exc_info=True)
+                self.failure = " ".join(f"{type(error).__name__}: {error}".split())
             else:
                 started.set_exception(error)
         finally:
             for listener in listeners:
                 listener.close()
+        if self.failure:
+            self._on_failure()
 
     async def _serve(self, listeners: Sequence[socket.socket], started: Future[None]) -> None:
         """Serve until stopped."""
@@ -263,7 +271,11 @@ class _Connection(HTTPServerConnectionDelegate, HTTPMessageDelegate):
         """Keep what the application wants to know."""
         method, target, _ = cast(RequestStartLine, start_line)
         self._request = Request(
-            method, target, headers.get("Accept", ""), headers.get("Accept-Encoding", "")
+            method,
+            target,
+            headers.get("Accept", ""),
+            headers.get("Accept-Encoding", ""),
+            len(target) + sum(len(name) + len(value) + 4 for name, value in headers.get_all()),
         )
         return None
 

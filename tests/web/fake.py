@@ -84,7 +84,9 @@ def serving(
     max_requests: int = 0,
     enable_lifecycle: bool = True,
     max_connections: int = 256,
-    **timeouts: float,
+    head_timeout: float = 30.0,
+    idle_timeout: float = 120.0,
+    answer_timeout: float = 30.0,
 ) -> Iterator[WebServer]:
     """Serve a site while the block runs."""
     server = WebServer(
@@ -94,7 +96,9 @@ def serving(
         max_requests=max_requests,
         enable_lifecycle=enable_lifecycle,
         max_connections=max_connections,
-        **timeouts,
+        head_timeout=head_timeout,
+        idle_timeout=idle_timeout,
+        answer_timeout=answer_timeout,
     )
     server.start()
     try:

@@ -8,8 +8,9 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.exposition import choose_encoder
 
-from exporter.web.app import Application, accepts_gzip
+from exporter.web.app import Application, accepts_gzip, preferred_formats
 from tests.web.fake import BODY, PACKED, TEXT, FakeSite, ask, closing_client, fetch, serving
 
 
@@ -24,6 +25,13 @@ from tests.web.fake import BODY, PACKED, TEXT, FakeSite, ask, closing_client, fe
         ("GET", "/-/ready", 200, b"Ready.\n"),
         ("POST", "/-/reload", 200, b"Reloaded.\n"),
         ("HEAD", "/metrics", 200, b""),
+        ("GET", "http://node:10450/metrics?other=1", 200, BODY),
+        ("GET", "HTTP://node/-/healthy", 200, b"Healthy.\n"),
+        ("GET", "https://[::1]:10450/-/ready", 200, b"Ready.\n"),
+        ("GET", "http://node", 200, b"<h1>GPUs</h1>"),
+        ("GET", "http://node?a=b", 200, b"<h1>GPUs</h1>"),
+        ("GET", "http://node/metrics/", 404, b"Not found.\n"),
+        ("GET", "ftp://node/metrics", 404, b"Not found.\n"),
         ("GET", "/metrics/", 404, b"Not found.\n"),
         ("POST", "/favicon.ico", 404, b"Not found.\n"),
         ("POST", "/metrics", 405, b"Method not allowed.\n"),
@@ -225,6 +233,80 @@ def test_an_exception_is_one_plain_line_and_one_record(
     assert ["an HTTP request failed"] == [
         record.message for record in caplog.records if record.levelno >= logging.WARNING
     ]
+
+
+def test_a_flood_of_scrapes_makes_it_look_neither_dead_nor_unready() -> None:
+    """With every place and every thread taken, health and readiness are told, and a reload goes."""
+    site = FakeSite(held=("metrics",))
+    site.gate.clear()
+    with serving(site, max_requests=2) as server:
+        inside = [threading.Thread(target=fetch, args=(server,)) for _ in range(2)]
+        for thread in inside:
+            thread.start()
+            site.entered.acquire(timeout=20)
+        turned_away = [fetch(server, path).status for path in ("/metrics", "/", "/api/v1/snapshot")]
+        told = [fetch(server, path).status for path in ("/-/healthy", "/-/ready")]
+        reloaded = fetch(server, "/-/reload", "POST").status
+        site.gate.set()
+        for thread in inside:
+            thread.join()
+    assert ([503] * 3, [200] * 2, 200) == (turned_away, told, reloaded)
+
+
+OPEN, PLAIN = "application/openmetrics-text", "text/plain"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("", ""),
+        ("*/*", ""),
+        (PLAIN, PLAIN),
+        (OPEN, OPEN),
+        (f"{OPEN};q=0,{PLAIN}", PLAIN),
+        (f"{OPEN};q=0", ""),
+        (f"{OPEN};q=0.5,{PLAIN}", PLAIN),
+        (f"{OPEN};q=0.5,text/*", ""),
+        (f"{OPEN};q=0.5,*/*", ""),
+        (f"{PLAIN};q=0.4,{OPEN};q=0.5", f"{OPEN},{PLAIN}"),
+        (f"{OPEN};q=0.5,{PLAIN};q=0.4,*/*;q=0.9", f"{OPEN},{PLAIN}"),
+        (f"{PLAIN};q=0,*/*", OPEN),
+        (f"{PLAIN};q=0,{OPEN};q=0,*/*", ""),
+        (
+            f"{OPEN};version=0.0.1;q=0.5,{OPEN};version=1.0.0;q=0.9",
+            f"{OPEN};version=1.0.0,{OPEN};version=0.0.1",
+        ),
+        (f"{OPEN};version=abc", ""),
+        (f"{OPEN};version=9.9,{PLAIN};version=x", ""),
+        (f"{OPEN};q=2,{PLAIN};q=x", ""),
+        (
+            f"{OPEN};version=1.0.0;escaping=u;q=0.6,{PLAIN};version=1.0.0;q=0.4,*/*;q=0.2",
+            f"{OPEN};version=1.0.0;escaping=u,{PLAIN};version=1.0.0",
+        ),
+    ],
+)
+def test_the_format_is_negotiated(header: str, expected: str) -> None:
+    """Weights count, 0 forbids, and what a Prometheus sends gets it OpenMetrics."""
+    assert expected == preferred_formats(header)
+
+
+@given(
+    st.lists(
+        st.text("aqtx/*;=,.01 \t", max_size=12)
+        | st.sampled_from([OPEN, PLAIN, ";q=0.5", ";q=0", ";version=", "1.0.0", ",", "*/*"])
+    ).map("".join)
+)
+def test_any_accept_gets_a_format(header: str) -> None:
+    """Whatever the header is, the library that renders the page can take what is made of it."""
+    assert choose_encoder(preferred_formats(header))[1].startswith((OPEN, PLAIN))
+
+
+def test_the_site_gets_the_formats_without_weights() -> None:
+    """OpenMetrics that is forbidden does not reach whoever renders."""
+    site = FakeSite()
+    with serving(site) as server:
+        fetch(server, Accept=f"{OPEN};q=0,{PLAIN};q=0.5")
+    assert [("metrics", PLAIN, False, (), ())] == site.calls
 
 
 def test_requests_beyond_the_limit_are_turned_away_and_counted() -> None:

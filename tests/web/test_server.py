@@ -164,7 +164,7 @@ def test_an_answer_nobody_reads_is_given_up() -> None:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
         b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n",
         b"POST /-/reload HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
@@ -179,6 +179,16 @@ def test_what_is_not_a_request_ends_the_connection_quietly(
             assert ended(client)
         assert 200 == fetch(server).status
     assert [] == caplog.records
+
+
+def test_headers_that_are_too_long_are_told_so() -> None:
+    """20 KB of them get a 431, and the connection goes on."""
+    with serving(FakeSite()) as server, closing_client(server.addresses[0]) as client:
+        reply = ask(client, X="x" * 20_000)
+        long = ask(client, "/metrics?" + "x" * 20_000)
+        assert (431, b"More than 16 KiB of headers.\n") == (reply.status, reply.body)
+        assert 431 == long.status
+        assert 200 == ask(client, X="x" * 15_000).status
 
 
 def test_the_request_of_a_client_that_has_gone_is_dropped() -> None:
@@ -196,9 +206,9 @@ def test_the_request_of_a_client_that_has_gone_is_dropped() -> None:
         for _ in range(5):  # meanwhile the server has seen that they are gone
             fetch(server, "/-/healthy")
         site.gate.set()
-        fetch(server, Accept="new")
+        fetch(server, Accept="text/plain")
         assert [("metrics", "", False, (), ())] * 2 + [
-            ("metrics", "new", False, (), ())
+            ("metrics", "text/plain", False, (), ())
         ] == site.calls
 
 
@@ -245,6 +255,39 @@ def test_a_loop_that_cannot_be_had_is_an_error_at_the_start() -> None:
         timeout=20,
     )
     assert "Too many open files\n" == child.stdout  # asyncio has its own complaints in stderr
+
+
+FAILING = """
+import os, threading
+from exporter.web.server import WebServer
+from tests.web.fake import FakeSite
+failed = threading.Event()
+server = WebServer(
+    FakeSite(), listen=["127.0.0.1:0"], max_requests=0, enable_lifecycle=False,
+    on_failure=failed.set,
+)
+server.start()
+(poll,) = [fd for fd in os.listdir("/proc/self/fd")
+           if os.path.lexists(f"/proc/self/fd/{fd}")
+           and os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[eventpoll]"]
+os.dup2(os.open("/dev/null", os.O_RDONLY), int(poll))
+import socket
+try:
+    socket.create_connection((server.addresses[0].host, server.addresses[0].port)).close()
+except OSError:
+    pass
+server._loop.call_soon_threadsafe(lambda: None)
+print(failed.wait(15), server.failure)
+server.stop(1)
+"""
+
+
+def test_a_thread_that_dies_is_told() -> None:
+    """Its loop fails under it: whoever started it is called, with the reason."""
+    child = subprocess.run(
+        [sys.executable, "-c", FAILING], check=True, capture_output=True, text=True, timeout=20
+    )
+    assert child.stdout.startswith("True OSError: "), child.stderr
 
 
 def test_without_descriptors_left_scrapes_are_answered() -> None:
