@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from exporter.log import set_up
 from exporter.sources.supervisor import Launcher
 from exporter.web.server import ListenError
 
+_WHY = "`amdgpu-exporter support` says why"
 OK, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -38,15 +41,17 @@ def main(arguments: Sequence[str] | None = None, launcher: Launcher | None = Non
             invocation = parse(sys.argv[1:] if arguments is None else arguments, COLLECTORS)
             config = load(invocation, COLLECTORS)
             set_up(config.log_level, config.log_format)
+            if invocation.command != "serve":  # the daemon takes it as soon as it can
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
             return _COMMANDS[invocation.command](invocation, config, launcher)
         finally:
             _print()  # --help and --version leave that to Python
     except (ConfigError, ListenError) as error:
-        sys.stderr.write(f"amdgpu-exporter: {error}\n")
+        _complain(str(error))
         return BAD_USAGE
     except _OutputError as error:
         if not isinstance(error.__cause__, BrokenPipeError):  # `head` has seen enough, say
-            sys.stderr.write(f"amdgpu-exporter: standard output: {error}\n")
+            _complain(f"standard output: {error}")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -71,9 +76,15 @@ def _print(text: str = "") -> None:
         raise _OutputError(error.strerror) from error
 
 
+def _complain(line: str) -> None:
+    """Say what is wrong on standard error, if that can be written: the status tells as well."""
+    with suppress(OSError):
+        sys.stderr.write(f"amdgpu-exporter: {line}\n")
+
+
 def _serve(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
-    Daemon(config, lambda: load(invocation, COLLECTORS), launcher).run()
-    return OK
+    daemon = Daemon(config, lambda: load(invocation, COLLECTORS), launcher)
+    return OK if daemon.run() else FAILED
 
 
 def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
@@ -85,7 +96,12 @@ def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
     status = Status(reload_successful=True, reload_timestamp=snapshot.timestamp)
     page = MetricsPage(snapshot, reader.picture.collectors, lambda: status, process=False)
     _print(page.render()[1].decode())
-    return _status(any(report.up for report in snapshot.sources), "no source could be read")
+    down = [report.name for report in snapshot.sources if not report.up and not report.paused]
+    if len(down) < len(snapshot.sources):
+        if down:
+            _complain(f"could not be read: {', '.join(down)}; {_WHY}")
+        return OK
+    return _status(False, "no source could be read")
 
 
 def _support(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
@@ -124,7 +140,7 @@ def _leak_check(invocation: Invocation, config: Config, _: Launcher | None) -> i
 
 def _status(good: bool, problem: str) -> int:
     if not good:
-        sys.stderr.write(f"amdgpu-exporter: {problem}; `amdgpu-exporter support` says why\n")
+        _complain(f"{problem}; {_WHY}")
     return OK if good else FAILED
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from queue import Empty, SimpleQueue
 from types import FrameType
 
 import structlog
@@ -22,7 +21,7 @@ from exporter.analysis.faults import faults
 from exporter.analysis.leaks import LeakWatch
 from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import Picture
-from exporter.analysis.state import StateError
+from exporter.analysis.state import StateError, StateLock
 from exporter.collectors import BY_NAME
 from exporter.config import Config, ConfigError, changes_needing_restart
 from exporter.durations import parse_duration
@@ -30,11 +29,13 @@ from exporter.exposition.document import snapshot_json
 from exporter.exposition.families import Status
 from exporter.exposition.landing import landing_html
 from exporter.exposition.page import FilterError, MetricsPage
-from exporter.log import Faults, set_up
+from exporter.log import FaultInfo, Faults, set_up
+from exporter.reading import SettingsReader
 from exporter.simulation.spec import SimulationSpec
 from exporter.snapshot import Snapshot
 from exporter.sources.session import POD_RESOURCES
 from exporter.sources.supervisor import Launcher, Limits, PythonLauncher, Source, Supervisor
+from exporter.wake import Waker
 from exporter.web.app import Page
 from exporter.web.server import WebServer
 
@@ -42,6 +43,8 @@ log = structlog.get_logger(__name__)
 
 STOP_TIMEOUT = 5.0
 """Seconds that requests under way get when the daemon stops."""
+LEAST_PAUSE = 1.0
+"""Seconds from the begin of a poll to that of the next, however often the settings are reloaded."""
 SIMULATED = "simulated"
 LEAKS = "leaks"
 
@@ -66,7 +69,9 @@ class Reader:
         *,
         keep: bool = True,
     ) -> None:
-        self._writes = keep
+        kept = config.state_directory
+        self._lock = StateLock(kept) if keep and kept is not None else None
+        self._unkept: dict[str, StateError] = {}
         self._numbering = Numbering(config.state_directory)
         self._leaks = LeakWatch(config.state_directory, config.leaks)
         self._pace = 1.0
@@ -90,7 +95,6 @@ class Reader:
         self._choose_sources(config)
         self._sequence = 0
         self._seen: frozenset[str] = frozenset()
-        self.state_error = ""
         self._expected = config.expected_gpus
         self.picture = Picture(
             [BY_NAME[name] for name in config.collectors],
@@ -136,10 +140,11 @@ class Reader:
             expected=self._expected,
             on_boot=self._open_state,
         )
-        self._write(self._numbering.save)
+        saves = {"numbers": self._numbering.save}
         if LEAKS in (collector.name for collector in self.picture.collectors):
             snapshot = self._leaks.judge(snapshot, now * self._pace)
-            self._write(lambda: self._leaks.save(now))
+            saves["leaks"] = lambda: self._leaks.save(now)
+        self._keep(saves)
         of_devices = reports[: len(self._sources)]  # the kubelet, if it is asked, comes last
         for source, report in zip(self._sources, of_devices, strict=True):
             rest = len(self._sources) > 1 and self.picture.assembly.may_rest(
@@ -156,26 +161,55 @@ class Reader:
         self._seen = listed
         return snapshot
 
+    @property
+    def faults(self) -> dict[Hashable, FaultInfo]:
+        """What keeps the state from being kept: what has one cause is one fault."""
+        return {
+            ("state", error.cause): FaultInfo("state can't be kept", {"reason": str(error)})
+            for error in reversed(self._unkept.values())
+        }
+
     def _open_state(self, boot_id: str | None) -> None:
-        self._keep(lambda: self._numbering.open(boot_id))
-        self._keep(lambda: self._leaks.open(boot_id))
+        mend = self._locked()
+        for opened in (self._numbering.open, self._leaks.open):
+            try:
+                opened(boot_id, mend=mend)
+            except StateError as error:
+                log.warning("what was kept can't be used", reason=str(error))
 
-    def _write(self, act: Callable[[], None]) -> None:
-        if self._writes:
-            self._keep(act)
-
-    def _keep(self, act: Callable[[], None]) -> None:
+    def _locked(self) -> bool:
+        """Whether this is the one daemon that writes in the state directory."""
+        if self._lock is None:
+            return False
         try:
-            act()
+            self._lock.take()
         except StateError as error:
-            if str(error) != self.state_error:
-                log.warning("state can't be kept", reason=str(error))
-            self.state_error = str(error)
+            self._unkept = {"directory": error}
+            return False
+        self._unkept.pop("directory", None)
+        return True
+
+    def _keep(self, saves: Mapping[str, Callable[[], bool]]) -> None:
+        """Have everything write what it must; an error lasts until the same was written."""
+        if not self._locked():
+            return
+        for name, save in saves.items():
+            try:
+                if save():
+                    self._unkept.pop(name, None)
+            except StateError as error:
+                self._unkept[name] = error
 
     def stop(self) -> None:
         """End the workers, and keep what must outlive a restart."""
         self._supervisor.stop()
-        self._write(lambda: self._leaks.save(time.monotonic(), at_once=True))
+        told = self.faults
+        self._keep({"leaks": lambda: self._leaks.save(time.monotonic(), at_once=True)})
+        for key, fault in self.faults.items():
+            if key not in told:
+                log.warning(fault.event, **fault.fields)
+        if self._lock is not None:
+            self._lock.release()
 
 
 def _fallback_limits(config: Config) -> dict[str, dict[str, float]]:
@@ -211,14 +245,13 @@ class Daemon:
         self, config: Config, reload: Callable[[], Config], launcher: Launcher | None = None
     ) -> None:
         self._config = config
-        self._load = reload
+        self._settings = SettingsReader(reload)
         self._stopping = False
-        # A signal handler may interrupt its own thread anywhere, so it must take no lock; putting
-        # into this queue is reentrant.
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._waker = Waker()
         self._reload_lock = threading.Lock()
         self._reload_requested = False
         self._hang_up = False
+        self._reloading = False
         self._shown: _Shown | None = None
         self._reload_ok = True
         self._reloaded_at = time.time()
@@ -230,6 +263,7 @@ class Daemon:
             telemetry_path=config.telemetry_path,
             max_requests=config.max_requests,
             enable_lifecycle=config.enable_lifecycle,
+            on_failure=self.stop,
         )
 
     # ------------------------------------------------------------------ the site
@@ -273,7 +307,7 @@ class Daemon:
         """Read the settings again; the error in one line, and the old ones stay, if that fails."""
         with self._reload_lock:
             try:
-                config = self._load()
+                config = self._settings.read()
             except ConfigError as error:
                 self._reload_ok = False
                 log.error(
@@ -288,13 +322,15 @@ class Daemon:
             set_up(self._config.log_level, self._config.log_format)
             log.info("configuration reloaded")
             self._reload_requested = True
-            self._wake.put(None)
+            self._waker.wake()
             return None
 
     # ------------------------------------------------------------------ the loop
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT. Called in the main thread.
+    def run(self) -> bool:
+        """Serve until SIGTERM or SIGINT; false if it ended since it could serve no longer.
+
+        Called in the main thread.
 
         Raises:
             ListenError: an address can't be listened on; nothing has been started then.
@@ -312,37 +348,62 @@ class Daemon:
             try:
                 self._loop()
             finally:
+                self._settings.close()
                 self.web.stop(STOP_TIMEOUT)
                 self._reader.stop()
-                log.info("amdgpu-exporter stopped")
+                if self.web.failure:
+                    log.critical(
+                        "the web server has failed, so the daemon ends: start it again",
+                        reason=self.web.failure,
+                    )
+                else:
+                    log.info("amdgpu-exporter stopped")
+        return not self.web.failure
 
     def stop(self) -> None:
         """End `run`, from any thread."""
         self._stopping = True
-        self._wake.put(None)
+        self._waker.wake()
 
     def _loop(self) -> None:
         due = time.monotonic()
         while not self._stopping:
-            if self._reload_requested:
-                self._reload_requested = False
-                self._reader.apply(self._config)
-                due = time.monotonic()
+            began = time.monotonic()
             self._poll()
             # Where a poll took longer than the interval, the missed ones are left out.
-            interval = self._config.poll_interval
-            due = max(due + interval, time.monotonic())
+            due = max(due + self._config.poll_interval, time.monotonic())
             self._sleep(due)
+            while self._reload_requested and not self._stopping:
+                self._reload_requested = False
+                self._reader.apply(self._config)
+                due = max(began + LEAST_PAUSE, time.monotonic())
+                self._sleep(due)
 
     def _sleep(self, until: float) -> None:
         while not self._stopping:
-            if self._hang_up:
+            if self._hang_up and not self._reloading:
                 self._hang_up = False
-                self.reload()
+                self._reload_aside()
             if self._reload_requested or (left := until - time.monotonic()) <= 0:
                 return
-            with suppress(Empty):
-                self._wake.get(timeout=left)
+            self._waker.wait(left)
+
+    def _reload_aside(self) -> None:
+        """Reload while the polls go on."""
+
+        def reload() -> None:
+            try:
+                self.reload()
+            finally:
+                self._reloading = False
+                self._waker.wake()  # there may have been another SIGHUP
+
+        self._reloading = True
+        try:
+            threading.Thread(target=reload, name="reload", daemon=True).start()
+        except RuntimeError as error:  # no memory, or too many threads
+            self._reloading = False
+            log.error("configuration not reloaded, the running settings stay", reason=str(error))
 
     def _poll(self) -> None:
         snapshot = self._reader.poll()
@@ -351,7 +412,7 @@ class Daemon:
         self._shown = _Shown(
             snapshot, MetricsPage(snapshot, self._reader.picture.collectors, self._status)
         )
-        self._faults.update(faults(snapshot), time.monotonic())
+        self._faults.update({**faults(snapshot), **self._reader.faults}, time.monotonic())
 
     def _status(self) -> Status:
         return Status(self._reload_ok, self._reloaded_at, self.web.rejected)
@@ -360,17 +421,20 @@ class Daemon:
     def _signals(self) -> Iterator[None]:
 
         def end(_: int, __: FrameType | None) -> None:
-            self.stop()
+            self._stopping = True
 
         def hang_up(_: int, __: FrameType | None) -> None:
             self._hang_up = True
-            self._wake.put(None)
 
         handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: hang_up}
         before = {number: signal.signal(number, act) for number, act in handlers.items()}
+        # Held back since the process began, so that none is lost and none ends it.
+        held = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
-            yield
+            with self._waker.by_signals():
+                yield
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

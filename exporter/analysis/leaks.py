@@ -21,6 +21,8 @@ from exporter.snapshot import Device, Snapshot
 FILE = "leaks.json"
 SAVE_EVERY = 300.0
 """Seconds between two writes; what a crash loses of them is far less than a verdict takes."""
+RETRY_AFTER = 30.0
+"""Seconds between two attempts while writing fails."""
 _SHARED = "shared"
 
 
@@ -42,18 +44,23 @@ class LeakWatch:
         self._gone: set[str] = set()
         self._saved_at = 0.0
 
-    def open(self, boot_id: str | None) -> None:
+    def open(self, boot_id: str | None, *, mend: bool = True) -> None:
         """Load what an earlier run in this boot kept.
 
+        Args:
+            boot_id: of this boot, None while it is not known.
+            mend: set a damaged file aside.
+
         Raises:
-            StateError: the file is damaged; it is set aside, and the history starts afresh.
+            StateError: the file is damaged, and the history starts afresh.
         """
         if boot_id is None or boot_id == self._boot_id:
             return
         self._boot_id = boot_id
         if self._path is None:
             return
-        kept = read_state(self._path, self._parse, "the histories of the VRAM leaks")
+        afresh = "the histories of the VRAM leaks"
+        kept = read_state(self._path, self._parse, afresh, mend=mend)
         if kept is not None and kept[0] == boot_id:
             self._watch, self._away = kept[1], kept[2]
 
@@ -91,20 +98,22 @@ class LeakWatch:
                 judged.append(replace(device, readings={**device.readings, "leaks": leaks}))
         return replace(snapshot, devices=tuple(judged))
 
-    def save(self, now: float, *, at_once: bool = False) -> None:
-        """Write what is known, every few minutes.
+    def save(self, now: float, *, at_once: bool = False) -> bool:
+        """Write what is known, every few minutes; whether it was written.
 
         Raises:
             StateError: it can't be written; the watch goes on in memory.
         """
         if self._path is None or self._boot_id is None:
-            return
+            return False
         if not at_once and now - self._saved_at < SAVE_EVERY:
-            return
-        self._saved_at = now
+            return False
+        self._saved_at = now - SAVE_EVERY + RETRY_AFTER
         kept = {"boot_id": self._boot_id, "away": self._away, "devices": self._watch.dump()}
         lost = "after a restart, VRAM leaks are judged from scratch"
         write_state(self._path, json.dumps(kept, separators=(",", ":")), lost)
+        self._saved_at = now
+        return True
 
 
 def _sample(device: Device, of_socket: Iterable[Device], now: float) -> Sample | None:

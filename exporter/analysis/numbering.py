@@ -29,18 +29,22 @@ class Numbering:
         self._boot_id: str | None = None
         self._saved: dict[str, int] = {}
 
-    def open(self, boot_id: str | None) -> None:
+    def open(self, boot_id: str | None, *, mend: bool = True) -> None:
         """Load what an earlier run in this boot kept.
 
+        Args:
+            boot_id: of this boot, None while it is not known.
+            mend: set a damaged file aside.
+
         Raises:
-            StateError: the file is damaged; it is set aside, and the numbers start afresh.
+            StateError: the file is damaged, and the numbers start afresh.
         """
         if self._boot_id == boot_id and boot_id is not None:
             return
         self._boot_id = boot_id
         if self._path is None or boot_id is None:
             return
-        kept = read_state(self._path, _parse, "the numbers of the GPUs")
+        kept = read_state(self._path, _parse, "the numbers of the GPUs", mend=mend)
         if kept is None or kept[0] != boot_id:
             return
         taken = set(kept[1].values())
@@ -64,17 +68,20 @@ class Numbering:
         """Every device seen in this boot, and its number."""
         return self._numbers
 
-    def save(self) -> None:
-        """Write the numbers if they changed, atomically.
+    def save(self) -> bool:
+        """Write the numbers if they changed, atomically; whether what there is to keep is kept.
 
         Raises:
             StateError: it can't be written; the numbers live on in memory.
         """
-        if self._path is None or self._boot_id is None or self._numbers == self._saved:
-            return
+        if self._path is None or self._boot_id is None:
+            return False
+        if self._numbers == self._saved:
+            return True
         text = json.dumps({"boot_id": self._boot_id, "gpus": self._numbers}, indent=1)
         write_state(self._path, text, "after a restart, GPUs may get other numbers")
         self._saved = dict(self._numbers)
+        return True
 
 
 def _parse(kept: Any) -> tuple[object, dict[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ def test_once_with_a_choice_of_collectors() -> None:
     assert 'collector_success{collector="power"}' not in done.out
 
 
+def test_once_with_a_source_that_is_down() -> None:
+    """What could be read is printed and the status is good, but standard error names the rest."""
+    done = run("once", ROCM_PATH="/nonexistent", PATH="/nonexistent")
+
+    assert 0 == done.status
+    assert "amdgpu-exporter: could not be read: amdsmi, rocm_smi; " in done.err
+    assert 1 == len(done.err.splitlines())
+    assert 'amdgpu_exporter_source_up{source="sysfs"} 1.0' in done.out
+
+
 def test_support_table() -> None:
     """For people: sources, GPUs, and every field of every collector, also of those that are off."""
     done = run("support", *SIMULATED)
@@ -85,7 +96,8 @@ def test_support_json() -> None:
 
     assert (0, "") == (done.status, done.err)
     assert told["simulated"] is True
-    assert {collector.name for collector in COLLECTORS} == {f["collector"] for f in told["fields"]}
+    read = {collector.name for collector in COLLECTORS if collector.readers}
+    assert read == {field["collector"] for field in told["fields"]}
     assert all(f["source"] or f["absent"] or f["known"] for f in told["fields"])
 
 
@@ -158,3 +170,30 @@ def test_a_full_disk() -> None:
 
     assert 1 == done.returncode
     assert "amdgpu-exporter: standard output: No space left on device\n" == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "out", "err"),
+    [
+        ("--version >&-", 0, "", ""),
+        ("--help >&- 2>&- <&-", 0, "", ""),
+        ("--bogus 2>&-", 2, "", ""),
+        ("--bogus 2>/dev/full", 2, "", ""),
+        ("check-config <&- >&-", 0, "", ""),
+        ("once --sources=simulated >&-", 0, "", ""),
+        ("--bogus >&- <&-", 2, "", "amdgpu-exporter: unknown flag '--bogus'\n"),
+    ],
+)
+def test_closed_streams(line: str, status: int, out: str, err: str) -> None:
+    """Standard streams that are closed are as good as `/dev/null`."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m exporter {line}', sys.executable],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert (status, out, err) == (done.returncode, done.stdout, done.stderr)

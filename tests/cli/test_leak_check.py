@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
-from .command import run
+from .command import PATIENCE, ROOT, command, environment, run
 
 HEAD = "time_seconds,gpu,vram_total_bytes,vram_used_bytes,gfx_activity_ratio,processes\n"
 TOTAL = 64 << 30
@@ -52,3 +53,61 @@ def test_what_cannot_be_judged(tmp_path: Path) -> None:
     assert (2, "") == (done.status, done.out)
     assert [done.err] == done.err.splitlines(keepends=True)
     assert f"{path}: line 14: time_seconds" in done.err
+
+
+def _one_line(path: Path) -> str:
+    done = run("leak-check", str(path))
+
+    assert (2, "") == (done.status, done.out)
+    assert [done.err] == done.err.splitlines(keepends=True)
+    return done.err.removeprefix(f"amdgpu-exporter: {path}: ")
+
+
+def test_no_recording_at_all(tmp_path: Path) -> None:
+    """No file, a directory, nothing in it, no UTF-8, a NUL, endless lines: one line, status 2."""
+    texts = {
+        "none": None,
+        "empty": b"",
+        "header alone": HEAD.encode(),
+        "latin": HEAD.encode() + b"1,\xff,1,1,0,\n",
+        "nul": HEAD.encode() + b"1,\0,1,1,0,\n",
+        "bytes": bytes(range(256)) * 100,
+        "long field": HEAD.encode() + b"1," + b"x" * 8_000_000 + b",1,1,0,\n",
+        "long line": HEAD.encode() + b"1," * 4_000_000 + b"\n",
+        "long header": b"x" * 8_000_000,
+        "quote": HEAD.encode() + b'1,"0,1,1,0,\n' * 3,
+    }
+    said = {}
+    for name, text in texts.items():
+        path = tmp_path / name
+        if text is not None:
+            path.write_bytes(text)
+        said[name] = _one_line(path)[:60]
+    said["directory"] = _one_line(tmp_path)
+
+    assert "No such file or directory\n" == said["none"]
+    assert "Is a directory\n" == said["directory"]
+    assert {"line 1"} == {said[name].partition(":")[0] for name in ("empty", "header alone")}
+    assert {"line 2"} == {
+        said[name].partition(":")[0] for name in ("nul", "long field", "long line")
+    }
+    assert said["latin"].startswith("no UTF-8 text")
+
+
+def test_a_closed_pipe(tmp_path: Path) -> None:
+    """The reader of the table has gone: nothing is said."""
+    path = tmp_path / "recorded.csv"
+    path.write_text(HEAD + _rows(0))
+    process = subprocess.Popen(
+        command("leak-check", str(path)),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    error = process.communicate(timeout=PATIENCE)[1]
+
+    assert (1, b"") == (process.returncode, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .command import Serving, eventually, serving
+from .command import Serving, document, eventually, serving
 
 BASE = """
 sources: simulated
@@ -206,6 +207,37 @@ def test_many_reloads_at_once(reloading: Reloading) -> None:
 
     assert 0 == reloading.daemon.ended()
     assert "Traceback" not in reloading.daemon.log()
+
+
+def test_reloads_are_no_way_to_poll_more_often(reloading: Reloading) -> None:
+    """However many there are, a poll begins no sooner than a second after the one before."""
+    daemon = reloading.daemon
+
+    def polls() -> int:
+        told: int = document(daemon.ask("/api/v1/snapshot").body)["poll"]
+        return told
+
+    first, begin = polls(), time.monotonic()
+    for _ in range(60):
+        assert 200 == daemon.ask("/-/reload", "POST").status
+    last, seconds = polls(), time.monotonic() - begin
+
+    assert last - first <= seconds + 1
+
+
+def test_a_pipe_instead_of_the_file(reloading: Reloading) -> None:
+    """It is refused, by a signal and over HTTP; the daemon goes on, and ends when told."""
+    reloading.path.unlink()
+    os.mkfifo(reloading.path)
+    reply = reloading.daemon.ask("/-/reload", "POST")
+    reloading.daemon.send(signal.SIGHUP)
+    reloading.daemon.logged("configuration not reloaded", "no regular file", times=2)
+
+    assert (500, f"{reloading.path}: no regular file\n") == (reply.status, reply.body)
+
+    reloading.daemon.send(signal.SIGTERM)
+
+    assert 0 == reloading.daemon.ended()
 
 
 def test_without_the_lifecycle_flag(tmp_path: Path) -> None:

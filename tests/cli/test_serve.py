@@ -169,7 +169,7 @@ def test_numbers_are_kept(tmp_path: Path) -> None:
     with serving(
         tmp_path, SIMULATED, name="two", changes={"STATE_DIRECTORY": f"{state}"}
     ) as daemon:
-        assert daemon.logged("state can't be kept", "it is now devices.damaged")
+        assert daemon.logged("what was kept can't be used", "it is now devices.damaged")
         assert 8 == len([key for key in daemon.series() if key[0] == "amdgpu_up"])
     blocked = tmp_path / "file"
     blocked.touch()

@@ -26,7 +26,7 @@ with open({marks!r}, "a") as file:
 """
 CONSOLE_SCRIPT = """
 import sys
-from exporter.cli import main
+from exporter.__main__ import main
 sys.exit(main())
 """
 """What pip makes of the entry point."""

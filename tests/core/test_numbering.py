@@ -126,11 +126,11 @@ def test_without_a_directory() -> None:
 
 def test_saved_only_when_changed(tmp_path: Path) -> None:
     """No write per poll."""
-    numbering = Numbering(tmp_path / "deep" / "down")
+    numbering = Numbering(tmp_path / "down")
     numbering.open("boot")
     numbering.see({A: 0})
     numbering.save()
-    path = tmp_path / "deep" / "down" / FILE
+    path = tmp_path / "down" / FILE
     path.unlink()
     numbering.see({A: 3})
     numbering.save()
