@@ -58,6 +58,14 @@ it went silent, the alerts of the node and its GPUs are silent.
 
 In Alertmanager's example a cause inhibits its consequences: a lost GPU all other alerts of that
 GPU. Messages are grouped by node.
+
+## What is proven
+
+`tests/alerts/`: promtool plays every alert: it fires with these labels and texts, is silent just
+below, survives resets and gaps, outlives its data and ends with its fault. A simulated day of
+training, of inference and of nothing at all raises nothing. In real time sixty times as fast, a
+Prometheus and an Alertmanager bring the alerts of the simulated node's faults, and no others, to a
+webhook. `python -m tests.alerts.cost` measures what an evaluation takes.
 """
 
 

@@ -69,6 +69,13 @@ VERDICTS = RecordingGroup(
             f"(@rate_seconds * max by ({GPU}, link, peer) (amdgpu_xgmi_link_max_bytes_per_second))",
             "Share of a link's rate that was sent over it.",
         ),
+        Recording(
+            "link:amdgpu_xgmi_link_max:ratio",
+            f"max by ({GPU}, link, peer) (amdgpu_xgmi_link_max_bytes_per_second)\n"
+            f"/ on ({NODE}) group_left ()\n"
+            f"max by ({NODE}) (amdgpu_xgmi_link_max_bytes_per_second)",
+            "The rate for which a link was trained, of the best of its node.",
+        ),
     ),
 )
 

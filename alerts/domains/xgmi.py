@@ -6,7 +6,6 @@ from alerts.model import GPU, NODE, WHERE, Alert, Domain, Runbook, held
 
 _MATRIX = ("amdgpu-interconnect", "State of the links")
 _ERRORS = ("amdgpu-interconnect", "XGMI errors")
-_MEAN = "avg_over_time(link:amdgpu_xgmi_transmit:ratio[@window])"
 _LINK = "Link {{ $labels.link }} of " + WHERE + " to {{ $labels.peer }}"
 _COMMANDS = (
     "```sh\namd-smi xgmi --link-status --metric\namd-smi topology\n"
@@ -84,9 +83,7 @@ DOMAIN = Domain(
             name="AmdGpuXgmiLinkSlow",
             severity="warning",
             scope="gpu",
-            expr=f"{held('amdgpu_xgmi_link_max_bytes_per_second')}\n"
-            f"/ on ({NODE}) group_left () max by ({NODE}) (\n"
-            f"  {held('amdgpu_xgmi_link_max_bytes_per_second')}\n) < @ratio",
+            expr=f"{held('link:amdgpu_xgmi_link_max:ratio')} < @ratio",
             summary="An XGMI link trained slower than its peers",
             description=f"{_LINK} trained at {{{{ $value | humanizePercentage }}}} of the best of "
             "its node.",
@@ -103,10 +100,9 @@ DOMAIN = Domain(
             name="AmdGpuXgmiSaturated",
             severity="info",
             scope="gpu",
-            expr="avg_over_time(link:amdgpu_xgmi_transmit:ratio[@window]) > @ratio",
+            expr="link:amdgpu_xgmi_transmit:ratio > @ratio",
             summary="An XGMI link is saturated",
-            description=f"{_LINK} sent at {{{{ $value | humanizePercentage }}}} of its rate over "
-            "@window.",
+            description=f"{_LINK} sent at {{{{ $value | humanizePercentage }}}} of its rate.",
             panel=("amdgpu-interconnect", "Busiest link of each GPU"),
             keep="hold",
             runbook=Runbook(
@@ -123,9 +119,9 @@ DOMAIN = Domain(
             name="AmdGpuXgmiImbalance",
             severity="info",
             scope="gpu",
-            expr=f"{_MEAN}\n/ on ({GPU}) group_left ()\n"
-            f"(avg by ({GPU}) ({_MEAN}) > @load) < @ratio\n"
-            f"unless on ({GPU}, link) min_over_time(amdgpu_xgmi_link_up[@window]) == 0",
+            expr=f"link:amdgpu_xgmi_transmit:ratio\n/ on ({GPU}) group_left ()\n"
+            f"(avg by ({GPU}) (link:amdgpu_xgmi_transmit:ratio) > @load) < @ratio\n"
+            f"unless on ({GPU}, link) amdgpu_xgmi_link_up == 0",
             summary="An XGMI link idles beside busy peers",
             description=f"{_LINK} sent {{{{ $value | humanizePercentage }}}} of the mean of its "
             "GPU's links.",

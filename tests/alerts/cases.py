@@ -536,7 +536,7 @@ XGMI = (
             gauge(XGMI_RATE, 6.4e10, 3.2e10, 6e10, LINKED),
             _same(XGMI_RATE, 6.4e10, {**DEVICE, **_OTHERS[0]}),
         ),
-        LINKED,
+        {**GPU, **LINK},
         f"Link 1 of {WHERE} to 0000:65:00.0 trained at 50% of the best of its node.",
         minutes=15,
     ),
@@ -547,10 +547,10 @@ XGMI = (
             _same(XGMI_RATE, 6.4e10, LINKED),
         ),
         {**GPU, **LINK},
-        f"Link 1 of {WHERE} to 0000:65:00.0 sent at 75% of its rate over 30m.",
+        f"Link 1 of {WHERE} to 0000:65:00.0 sent at 75% of its rate.",
         minutes=36,
         exact=False,
-        clears=70,
+        clears=40,
     ),
     Case(
         "AmdGpuXgmiImbalance",
@@ -564,7 +564,7 @@ XGMI = (
         f"Link 1 of {WHERE} to 0000:65:00.0 sent 8.163% of the mean of its GPU's links.",
         minutes=36,
         exact=False,
-        clears=70,
+        clears=40,
     ),
 )
 
