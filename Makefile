@@ -6,7 +6,7 @@ CACHE := $(if $(AMDGPU_EXPORTER_CACHE),$(AMDGPU_EXPORTER_CACHE),.cache)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs alerts dashboards screenshots golden bench bench-leaks clean
+.PHONY: help run test lint types unit docs alerts dashboards screenshots golden bench bench-leaks stack clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -66,6 +66,10 @@ bench: $(VENV)/.test ## measure over the real AMD SMI on the simulated kernel
 
 bench-leaks: $(VENV)/.test ## judge the leak detector on labelled traces, beside three public practices
 	$(BIN)/python -m tests.leaks.bench $(ARGS)
+
+stack: $(VENV)/.test ## simulated nodes, Prometheus and Alertmanager with these rules, on loopback ports
+	$(BIN)/python -m tests.kernel.packages
+	$(BIN)/python -m tests.alerts.stack
 
 clean: ## remove what was set up and fetched
 	rm -rf $(VENV) $(CACHE) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

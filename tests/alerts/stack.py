@@ -1,12 +1,15 @@
 """The whole chain on loopback ports: exporters, Prometheus, Alertmanager, and who is told.
 
-Time runs faster: simulated nodes at `SPEED`, the rules with every duration divided by it.
+Time runs faster: simulated nodes at `SPEED`, the rules with every duration divided by it. By hand:
+`make stack`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,11 +46,15 @@ class Stack:
     """All of it, running.
 
     Attributes:
+        prometheus, manager: the ports of Prometheus and Alertmanager.
+        exporters: the port of each node's exporter, by name.
         fired, resolved: what the webhook was told, in order of the first time.
         started: when the nodes began, on the monotonic clock.
     """
 
     prometheus: int
+    manager: int
+    exporters: Mapping[str, int]
     started: float
     fired: dict[Told, Mapping[str, str]] = field(default_factory=dict)
     resolved: dict[Told, None] = field(default_factory=dict)
@@ -161,7 +168,7 @@ def stack(nodes: Sequence[Node], folder: Path) -> Iterator[Stack]:
     generate(["--output", str(folder), "--divisor", str(SPEED)])
     ports = {node.name: free_port() for node in nodes}
     manager, prometheus = free_port(), free_port()
-    chain = Stack(prometheus, time.monotonic())
+    chain = Stack(prometheus, manager, ports, time.monotonic())
     with ExitStack() as started:
         hook = started.enter_context(_webhook(chain))
         (folder / "alertmanager.yml").write_text(_alertmanager(hook))
@@ -198,3 +205,48 @@ def stack(nodes: Sequence[Node], folder: Path) -> Iterator[Stack]:
         _wait(prometheus)
         chain.started = time.monotonic()
         yield chain
+
+
+SHOWN = (
+    Node("healthy", ["training"]),
+    Node(
+        "faulty",
+        [
+            "training",
+            {"name": "hbm-overheat", "gpu": 2, "start": "10m"},
+            {"name": "pcie-degraded", "gpu": 3, "start": "20m"},
+            {"name": "gpu-lost", "gpu": 7, "start": "30m", "end": "3h"},
+        ],
+    ),
+    Node("idle", ["idle", "vram-residue"]),
+)
+"""The nodes of `make stack`."""
+
+
+def main() -> int:
+    """Run the stack until Ctrl-C, and print what arrives at the receiver."""
+    with (
+        tempfile.TemporaryDirectory(prefix="amdgpu-stack-") as folder,
+        stack(SHOWN, Path(folder)) as chain,
+    ):
+        lines = [f"simulated nodes, {SPEED} times as fast as real time; Ctrl-C ends all"]
+        lines += [f"  {name:12} http://127.0.0.1:{p}/" for name, p in chain.exporters.items()]
+        lines += [f"  prometheus   http://127.0.0.1:{chain.prometheus}/alerts"]
+        lines += [f"  alertmanager http://127.0.0.1:{chain.manager}/", "what arrives:"]
+        sys.stdout.write("\n".join(lines) + "\n")
+        shown: dict[Told, bool] = {}
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                for told in list(chain.fired):
+                    ended = told in chain.resolved
+                    if shown.get(told) != ended:
+                        shown[told] = ended
+                        state = "resolved" if ended else "firing"
+                        sys.stdout.write(f"  {state:8} {' '.join(filter(None, told))}\n")
+                sys.stdout.flush()
+                time.sleep(1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
