@@ -41,10 +41,15 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class CollectorHealth:
-    """A collector after a poll: whether all its readers ran, and how long they took together."""
+    """A collector after a poll.
+
+    Attributes:
+        success: all its readers ran, and its values are not missing because a source is down.
+        seconds: how long its readers took together; None where none ran.
+    """
 
     success: bool
-    seconds: float
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

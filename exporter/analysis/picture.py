@@ -132,7 +132,10 @@ class Picture:
             sources=tuple(reports),
             node=node,
             views=_views(reports, expected),
-            collectors={c.name: _health(c.name, reports) for c in self.collectors},
+            collectors={
+                c.name: _health(c, reports, any(c.name in told.values for told in found.values()))
+                for c in self.collectors
+            },
             rejected={
                 (name, reason): self._rejected[name, reason]
                 for name in sorted(self._names)
@@ -239,13 +242,26 @@ def _views(reports: Sequence[SourceReport], expected: int | None) -> dict[str, i
     return views
 
 
-def _health(collector: str, reports: Sequence[SourceReport]) -> CollectorHealth:
-    seconds = 0.0
+def _health(
+    collector: Collector[Any], reports: Sequence[SourceReport], given: bool
+) -> CollectorHealth:
+    """A collector after a poll; `given` says whether any value of it was."""
+    seconds: float | None = None
     success = True
+    ran: set[str] = set()
     for report in reports:
         if report.up and not report.devices.keys() <= report.answers.keys():
             success = False
         for answer in report.answers.values():
-            seconds += answer.durations.get(collector, 0.0)
-            success = success and collector not in answer.errors
+            success = success and collector.name not in answer.errors
+            if collector.name in answer.durations:
+                seconds = (seconds or 0.0) + answer.durations[collector.name]
+                ran.add(report.name)
+    if not given:
+        down = {report.name for report in reports if not (report.up or report.paused)}
+        wanted: list[str] = [reader.source for reader in collector.readers]
+        if wanted and any(report.name == "simulated" for report in reports):
+            wanted = ["simulated"]
+        # Where one that ran comes before those that are down, there is nothing to be given.
+        success = success and next((s not in down for s in wanted if s in ran | down), True)
     return CollectorHealth(success, seconds)

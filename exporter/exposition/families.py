@@ -113,15 +113,19 @@ NODE_METRICS: tuple[NodeMetric, ...] = (
     NodeMetric(
         "amdgpu_exporter_collector_success",
         "gauge",
-        "1 if every reader of the collector ran in the last poll and every device answered.",
+        "1 if every reader of the collector ran in the last poll and every device answered; 0 also "
+        "where it has no value, and a source is down that might give one.",
         lambda s, _: [((name,), float(c.success)) for name, c in s.collectors.items()],
         ("collector",),
     ),
     NodeMetric(
         "amdgpu_exporter_collector_duration_seconds",
         "gauge",
-        "Time that the collector's readers took in the last poll, all devices together.",
-        lambda s, _: [((name,), c.seconds) for name, c in s.collectors.items()],
+        "Time that the collector's readers took in the last poll, all devices together; absent "
+        "where none ran.",
+        lambda s, _: [
+            ((name,), c.seconds) for name, c in s.collectors.items() if c.seconds is not None
+        ],
         ("collector",),
     ),
     NodeMetric(

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.sources.files import Files
 from exporter.sources.guard import counter, item, number, text
@@ -26,6 +26,8 @@ from exporter.values import (
     Absent,
     Value,
 )
+
+T = TypeVar("T")
 
 _REASONS = {2: NOT_SUPPORTED, 3: NOT_SUPPORTED, 10: NOT_PERMITTED, 30: BUSY}
 DRIVER_NOT_LOADED = 34
@@ -104,6 +106,24 @@ class _Read:
     moved_at: float
 
 
+class Ever:
+    """Tells what fails from what is not there: that never gave a value since the worker began.
+
+    An integrated GPU, or a library older than the GPU, has any status for what it can't read.
+    """
+
+    def __init__(self) -> None:
+        self._gave: set[object] = set()
+
+    def judge(self, question: object, answer: T) -> T | Absent:
+        """The answer; an error is "not supported" if the question was never answered before."""
+        if not isinstance(answer, Absent):
+            self._gave.add(question)
+        elif answer.reason == ERROR and question not in self._gave:
+            return Absent(NOT_SUPPORTED, answer.detail)
+        return answer
+
+
 class GpuMetrics:
     """The tables gpu_metrics of all devices, each judged once per poll.
 
@@ -111,6 +131,9 @@ class GpuMetrics:
     table stand still. It may hand out zeros for all of the table or for its end; then clocks are
     zero. And where it has one table for all devices (AMD SMI 6.1, ROCm SMI from 6.0 on) and can't
     read that of one device, it hands out the one that it read last, of whatever device.
+
+    A table of which none was ever good is how the device is, such as that of an integrated GPU,
+    whose format the libraries don't know: not supported, and asked for again in every poll.
     """
 
     def __init__(self) -> None:
@@ -118,6 +141,13 @@ class GpuMetrics:
 
     def judge(self, address: str, table: object, now: float) -> object:
         """The table itself, or an `Absent` in its place."""
+        judged = self._judged(address, table, now)
+        never = address not in self._read
+        if never and isinstance(judged, Absent) and judged.reason in (ERROR, IMPLAUSIBLE, STALE):
+            return Absent(NOT_SUPPORTED, judged.detail)
+        return judged
+
+    def _judged(self, address: str, table: object, now: float) -> object:
         before = self._read.get(address)
         if isinstance(table, Absent):
             lost = before is not None and table.reason == NOT_SUPPORTED
@@ -176,12 +206,16 @@ class AmdSmiGpu:
     def call(self, name: str, *arguments: object, every: float = POLL) -> object:
         """The raw answer of a function of the package for this device, or why there is none."""
         if every == POLL:
-            return self._session.call(name, self._handle, *arguments)
+            return self._ask(name, *arguments)
         return self._session.memo.get(
             (name, self.address, self.partition, arguments),
             every,
-            lambda: self._session.call(name, self._handle, *arguments),
+            lambda: self._ask(name, *arguments),
         )
+
+    def _ask(self, name: str, *arguments: object) -> object:
+        answer = self._session.call(name, self._handle, *arguments)
+        return self._session.ever.judge((name, self.address, self.partition, *arguments), answer)
 
     def constant(self, enumeration: str, name: str) -> object:
         """A member of one of the package's enumerations, `Absent` where this version lacks it."""
@@ -215,6 +249,7 @@ class AmdSmiSession:
         self._versions = versions
         self._bound = bound_addresses(files)
         self._tables: dict[str, object] = {}
+        self.ever = Ever()
         self._judge = GpuMetrics()
         self._own: dict[str, Callable[[Any], object]] = {}
         if hasattr(api, "amdsmi_wrapper"):  # a simulated library has none

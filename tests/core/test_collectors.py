@@ -149,7 +149,12 @@ def test_a_library_that_fails(collector: str, number: int) -> None:
 )
 def test_status_codes_become_reasons(answer: Exception, expected: str) -> None:
     """The library's ways to fail, its wrapper's own, and a symbol that the library lacks."""
-    gpu = amdsmi_gpu(get_power_cap_info=answer)
+    told: list[object] = [{"power_cap": 1}]
+    gpu = amdsmi_gpu(get_power_cap_info=lambda *_: told[-1])
+
+    assert {"power_cap": 1} == gpu.call("amdsmi_get_power_cap_info")
+
+    told.append(answer)
 
     assert expected == reason(gpu.call("amdsmi_get_power_cap_info"))
 
@@ -193,6 +198,62 @@ def test_a_table_that_stands_still() -> None:
     session.begin(30.0)
 
     assert STALE == reason(gpu.metric("temperature_mem"))
+
+
+@pytest.mark.parametrize(
+    ("never", "then"),
+    [
+        (LibraryError(43), ERROR),  # an integrated GPU's format, with AMD SMI
+        (LibraryError(2), ERROR),
+        ({"system_clock_counter": 0}, IMPLAUSIBLE),
+        ({"temperature_mem": 41}, STALE),
+    ],
+)
+def test_a_table_that_was_never_good(never: object, then: str) -> None:
+    """That is how the device is, not a fault; it becomes one once a table was good."""
+    told: list[object] = [never]
+    session = amdsmi_session(library(lambda: None, get_gpu_metrics_info=lambda _: told[-1]))
+    gpu = session.views(ADDRESS, per_partition=False)[0]
+    for now in (10.0, 15.0, 3600.0):
+        session.begin(now)
+
+        assert NOT_SUPPORTED == reason(gpu.metric("temperature_mem"))
+
+    told.append({"system_clock_counter": 7, "temperature_mem": 41})
+    session.begin(3605.0)
+
+    assert 41 == gpu.metric("temperature_mem")
+
+    told.append(never)
+    session.begin(3610.0)
+
+    assert then == reason(gpu.metric("temperature_mem"))
+
+
+def test_a_call_that_never_worked() -> None:
+    """Such as for a clock that an older library does not know; an error once it has worked."""
+    told: list[object] = [LibraryError(1)]
+    session = amdsmi_session(library(get_fan=lambda *_: told[-1]))
+    gpu = session.views(ADDRESS, per_partition=False)[0]
+
+    assert NOT_SUPPORTED == reason(gpu.call("amdsmi_get_fan", 0))
+
+    told.append(5)
+
+    assert 5 == gpu.call("amdsmi_get_fan", 0)
+
+    told.append(LibraryError(1))
+
+    assert ERROR == reason(gpu.call("amdsmi_get_fan", 0))
+    assert NOT_SUPPORTED == reason(gpu.call("amdsmi_get_fan", 1))
+
+
+def test_a_table_that_is_busy_or_forbidden_from_the_start() -> None:
+    """That says nothing of the device: somebody may have to do something."""
+    for status, expected in ((30, BUSY), (10, NOT_PERMITTED)):
+        gpu = amdsmi_gpu(LibraryError(status), get_gpu_metrics_info=LibraryError(status))
+
+        assert expected == reason(gpu.metric("temperature_mem"))
 
 
 def test_the_table_is_read_once_per_poll() -> None:

@@ -163,6 +163,17 @@ def test_the_exporter_itself() -> None:
     assert 1_700_000_000.0 == of("amdgpu_exporter_last_poll_timestamp_seconds")
 
 
+def test_a_collector_that_did_not_run() -> None:
+    """It has no duration, rather than a very short one."""
+    series = text_series(page(snapshot(collectors={"domain": CollectorHealth(False, None)})))
+
+    assert {"amdgpu_exporter_collector_success": 0.0} == {
+        name: value
+        for (name, _), value in series.items()
+        if name.startswith("amdgpu_exporter_coll")
+    }
+
+
 def test_simulated_is_a_metric() -> None:
     """Nobody takes made-up values for real ones."""
     assert 1.0 == text_series(page(snapshot(simulated=True)))["amdgpu_exporter_simulated", ()]

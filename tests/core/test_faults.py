@@ -7,6 +7,7 @@ from exporter.values import ERROR, NOT_SUPPORTED, SENTINEL, Absent
 
 from .nodes import ADDRESS, OTHER
 from .polls import answer, device, report, snapshot
+from .test_support import simulated
 
 
 def test_nothing_is_wrong() -> None:
@@ -22,6 +23,17 @@ def test_nothing_is_wrong() -> None:
     )
 
     assert {} == faults(taken)
+
+
+def test_an_integrated_gpu_is_no_fault() -> None:
+    """What AMD SMI can't read of it, and never could, is told and counted as its kind."""
+    taken = simulated("MI210-iGPU", gpus=1)
+
+    assert ["", ""] == [device.why_down for device in taken.devices]
+    assert {} == faults(taken)
+    assert {} == {
+        key: count for key, count in taken.rejected.items() if count and key[1] != SENTINEL
+    }
 
 
 def test_sources_and_readers() -> None:

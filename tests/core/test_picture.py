@@ -2,12 +2,14 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import REJECTIONS
 from exporter.collectors import COLLECTORS
-from exporter.collectors.base import Integral, Rate
+from exporter.collectors.base import Collector, Integral, Rate
 from exporter.snapshot import CollectorHealth
+from exporter.sources.supervisor import SourceReport
 from exporter.values import (
     BUSY,
     ERROR,
@@ -87,7 +89,7 @@ def test_a_device_that_hangs_is_down() -> None:
         (0, ADDRESS, False, "amdsmi: it did not answer in time"),
         (1, OTHER, True, ""),
     ] == states(taken)
-    assert {"domain": CollectorHealth(False, 0.0)} == taken.collectors
+    assert {"domain": CollectorHealth(False, None)} == taken.collectors
 
 
 def test_a_source_that_is_down_does_not_take_a_device_with_it() -> None:
@@ -255,6 +257,31 @@ def test_health_of_collectors() -> None:
     taken = polls.take(failing)
 
     assert [False, True] == [taken.collectors[name].success for name in ("domain", "other")]
+
+
+def test_a_collector_that_its_source_fails() -> None:
+    """It fails, without a duration, unless others gave its values, or one before says: none."""
+    down = report("amdsmi", up=False, reason="no library")
+    gives = {"domain": 0.5}
+    nothing: dict[str, FieldValue] = {"level": Absent(NOT_SUPPORTED)}
+    without = report("sysfs", {ADDRESS: answer({"domain/2": nothing}, durations=gives)})
+    with_value = report("sysfs", {ADDRESS: answer({"domain/2": {"level": 1.0}}, durations=gives)})
+    silent = report("sysfs", {ADDRESS: answer({})})
+    library = report("amdsmi", {ADDRESS: answer({READER: nothing}, durations=gives)})
+
+    def health(*reports: SourceReport, of: Collector[Any] | None = None) -> tuple[bool, object]:
+        found = Polls(of or domain()).take(*reports).collectors["domain"]
+        return found.success, found.seconds
+
+    assert (False, None) == health(down, silent)
+    assert (False, 0.5) == health(down, without)
+    assert (True, 0.5) == health(down, with_value)
+    assert (True, 0.5) == health(library, report("rocm_smi", up=False, reason="no library"))
+    assert (True, 0.5) == health(report("amdsmi", up=False, paused=True), without)
+    assert (True, None) == health(down, silent, of=domain(sources=["sysfs"]))
+    assert (True, None) == health(down, of=domain(sources=[]))
+    assert (False, None) == health(report("simulated", up=False, reason="it died"))
+    assert (True, None) == health(report("simulated", up=False, reason="x"), of=domain(sources=[]))
 
 
 def test_changed_settings_lose_nothing() -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,25 @@ def test_broken_table(kind: str, two: Node) -> None:
         run.all_up()
         assert fault("values are missing", run.address(SICK)) == run.told()
         assert reason == run.lines()[0]["reason"]
+
+
+@pytest.mark.parametrize(("suite", "model"), [("sid", "MI300X"), ("trixie", "MI210")])
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_table_of_an_integrated_gpu(gpu: int, suite: str, model: str, tmp_path: Path) -> None:
+    """A table whose format the library never knew is no fault, whatever it hands out instead."""
+    node = Node.create(tmp_path, model, 2)
+    node.break_metrics(gpu, "unknown_revision")
+    with rig(node, suite, sources=["amdsmi", "sysfs"]) as run:
+        run.pace = 1.0
+        run.still = {gpu}  # else its table is written anew
+        run.until(lambda page: page.up() == [0, 1])
+        for _ in range(3):
+            page = run.poll()
+            assert [0, 1] == page.up()
+            run.right(1 - gpu)
+            run.spared(gpu)
+        assert set() == rejected(page)
+        assert [] == run.told()
 
 
 def test_ones_in_every_field(two: Node) -> None:

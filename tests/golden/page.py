@@ -185,7 +185,7 @@ def two_polls(
 def render(snapshot: Snapshot, collectors: Sequence[Any], accept: str = "") -> str:
     """The page, in the text format unless asked otherwise, as it would be on any machine."""
     collected = {
-        name: replace(health, seconds=0.001 * (number + 1))
+        name: replace(health, seconds=0.001 * (number + 1) if health.seconds is not None else None)
         for number, (name, health) in enumerate(snapshot.collectors.items())
     }
     snapshot = replace(snapshot, collectors=collected)
