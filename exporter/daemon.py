@@ -17,7 +17,7 @@ from types import FrameType
 import structlog
 
 from exporter import __version__
-from exporter.analysis.faults import faults
+from exporter.analysis.faults import FaultFinder
 from exporter.analysis.leaks import LeakWatch
 from exporter.analysis.numbering import Numbering
 from exporter.analysis.picture import Picture
@@ -256,6 +256,7 @@ class Daemon:
         self._reload_ok = True
         self._reloaded_at = time.time()
         self._reader = Reader(config, launcher, lambda: self._stopping)
+        self._finder = FaultFinder()
         self._faults = Faults(log)
         self.web = WebServer(
             self,
@@ -412,7 +413,8 @@ class Daemon:
         self._shown = _Shown(
             snapshot, MetricsPage(snapshot, self._reader.picture.collectors, self._status)
         )
-        self._faults.update({**faults(snapshot), **self._reader.faults}, time.monotonic())
+        found = self._finder.find(snapshot)
+        self._faults.update({**found, **self._reader.faults}, time.monotonic())
 
     def _status(self) -> Status:
         return Status(self._reload_ok, self._reloaded_at, self.web.rejected)

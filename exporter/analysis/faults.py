@@ -2,44 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from exporter.analysis.picture import UNREACHED
 from exporter.log import FaultInfo
 from exporter.snapshot import Device, Snapshot
+from exporter.sources.session import POD_RESOURCES
 from exporter.sources.supervisor import STARTING, SourceReport
 from exporter.values import FAULTS, Absent
 
 Faults = dict[Hashable, FaultInfo]
 
 
-def faults(snapshot: Snapshot) -> Faults:
-    """Every fault of a snapshot, by what makes it the same fault at the next poll.
+class FaultFinder:
+    """Finds every fault of a snapshot, by what makes it the same fault at the next poll.
 
-    What has one cause is one fault: a device that is down has no missing values, and the values
-    that a device misses for one reason are told together.
+    What has one cause is one fault: a device that is down has no missing values, one that nobody
+    reached while its source is down is no fault beside that, and the values that a device begins
+    to miss together, for one reason, are told together.
     """
-    found: Faults = {}
-    down = {device.key.address for device in snapshot.devices if not device.up}
-    for report in snapshot.sources:
-        found.update(_of_source(report, down))
-    missing: dict[tuple[str, str], _Missing] = {}
-    for device in snapshot.devices:
-        found.update(_leaks(device))
-        if device.up:
-            _add_missing(missing, device)
-        else:
-            found["down", device.key.address] = FaultInfo(
-                "device is down", {**_where(device), "reason": device.why_down}
+
+    def __init__(self) -> None:
+        self._missing: dict[_Cause, dict[str, frozenset[str]]] = {}
+
+    def find(self, snapshot: Snapshot) -> Faults:
+        """The faults of a snapshot that is newer than those before."""
+        found: Faults = {}
+        down = {device.key.address for device in snapshot.devices if not device.up}
+        unreached = {
+            device.key.address for device in snapshot.devices if _unreached(device, snapshot)
+        }
+        for report in snapshot.sources:
+            found.update(_of_source(report, down))
+        missing: dict[_Cause, dict[str, _Missing]] = {}
+        for device in snapshot.devices:
+            found.update(_leaks(device))
+            if device.up:
+                _add_missing(missing, device)
+            elif device.key.address not in unreached:
+                found["down", device.key.address] = FaultInfo(
+                    "device is down", {**_where(device), "reason": device.why_down}
+                )
+        found.update(self._told_together(missing))
+        answering = len({device.key.address for device in snapshot.devices} - down)
+        if snapshot.views.get("expected", 0) > answering + len(unreached):
+            found["expected", answering] = FaultInfo(
+                "fewer GPUs answer than expected",
+                {"answering": answering, "expected": snapshot.views["expected"]},
             )
-    found.update({("values", *key): values.told() for key, values in missing.items()})
-    answering = len({device.key.address for device in snapshot.devices} - down)
-    if snapshot.views.get("expected", 0) > answering:
-        found["expected", answering] = FaultInfo(
-            "fewer GPUs answer than expected",
-            {"answering": answering, "expected": snapshot.views["expected"]},
-        )
-    return found
+        return found
+
+    def _told_together(self, missing: Mapping[_Cause, Mapping[str, _Missing]]) -> Faults:
+        """One fault for the collectors that began to miss values together.
+
+        It has the name of its first collector, so that what comes and goes is one fault, however
+        the collectors are mixed.
+        """
+        found: Faults = {}
+        kept, self._missing = self._missing, {}
+        for cause, by_collector in missing.items():
+            groups = {
+                first: members & by_collector.keys()
+                for first, members in kept.get(cause, {}).items()
+                if members & by_collector.keys()
+            }
+            new = by_collector.keys() - {name for members in groups.values() for name in members}
+            for first in new & groups.keys():
+                groups[first] |= {first}
+            if new := new - groups.keys():
+                groups[min(new)] = frozenset(new)
+            self._missing[cause] = groups
+            for first, members in groups.items():
+                of_group = [(name, by_collector[name]) for name in by_collector if name in members]
+                found[("values", *cause, first)] = _told(cause, of_group)
+        return found
+
+
+def faults(snapshot: Snapshot) -> Faults:
+    """Every fault of one snapshot alone."""
+    return FaultFinder().find(snapshot)
+
+
+def _unreached(device: Device, snapshot: Snapshot) -> bool:
+    """Whether a device is down for no other reason than that its sources are."""
+    return device.why_down == UNREACHED and not any(
+        report.up and device.key.address in report.devices
+        for report in snapshot.sources
+        if report.name != POD_RESOURCES
+    )
 
 
 def _leaks(device: Device) -> Faults:
@@ -92,35 +143,39 @@ def _of_source(report: SourceReport, down: Set[str]) -> Faults:
 
 @dataclass(slots=True)
 class _Missing:
-    """The values that a device misses for one reason."""
+    """The values of a collector that a device misses for one reason, and the first of them."""
 
     device: Device
     first: Absent
     first_field: str
-    collectors: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
 
-    def told(self) -> FaultInfo:
-        return FaultInfo(
-            "values are missing",
-            {
-                **_where(self.device),
-                "reason": self.first.reason,
-                "collectors": ",".join(sorted(self.collectors)),
-                "sources": ",".join(sorted(self.sources)),
-                "first_field": self.first_field,
-                "detail": self.first.detail,
-            },
-        )
+
+_Cause = tuple[str, str]
+"""The address of a device, and the reason for which it misses values."""
 
 
-def _add_missing(missing: dict[tuple[str, str], _Missing], device: Device) -> None:
+def _told(cause: _Cause, missing: Sequence[tuple[str, _Missing]]) -> FaultInfo:
+    first = missing[0][1]
+    return FaultInfo(
+        "values are missing",
+        {
+            **_where(first.device),
+            "reason": cause[1],
+            "collectors": ",".join(sorted(name for name, _ in missing)),
+            "sources": ",".join(sorted({source for _, of in missing for source in of.sources})),
+            "first_field": first.first_field,
+            "detail": first.first.detail,
+        },
+    )
+
+
+def _add_missing(missing: dict[_Cause, dict[str, _Missing]], device: Device) -> None:
     for (collector, name, inner), by_source in device.absences.items():
         for source, absent in by_source.items():
             if absent.reason in FAULTS:
-                values = missing.setdefault(
-                    (device.key.address, absent.reason),
-                    _Missing(device, absent, f"{name}[{inner}]" if inner else name),
+                of_cause = missing.setdefault((device.key.address, absent.reason), {})
+                values = of_cause.setdefault(
+                    collector, _Missing(device, absent, f"{name}[{inner}]" if inner else name)
                 )
-                values.collectors.add(collector)
                 values.sources.add(source)

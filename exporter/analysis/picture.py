@@ -36,6 +36,8 @@ NODE_TEXTS = (
 )
 """The labels of amdgpu_node_info."""
 VIEWS = ("pci", "drm", "kfd", "amdsmi", "rocm_smi")
+UNREACHED = "no source reached it"
+"""Why a device is down that no source tells anything of, not even that it has gone."""
 _STANDING_STILL = frozenset({"identity", "firmware", "partition", "processes", "allocations"})
 """Collectors that don't show that a device answers: their values are remembered, or not its own."""
 
@@ -184,8 +186,10 @@ class Picture:
                 if report.answers[address].suspended:
                     return ""
         if not answered:
-            if any(address in report.devices for report in reports):
-                return "no source reached it"
+            if any(address in report.devices for report in reports) or not any(
+                report.up or report.paused for report in reports
+            ):
+                return UNREACHED
             return "it is no longer listed by any source"
         vital = {(c.name, name) for c in self.collectors for name in c.vital}
         if any(place[:2] in vital for assembled in found for place in assembled.origins):

@@ -110,7 +110,7 @@ def test_no_worker_survives_the_daemon(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
-    """It is counted, and the GPUs come back."""
+    """It is counted, the GPUs come back, and the log has one line for its end and one for that."""
     with serving(tmp_path, SIMULATED, "--poll.interval=1s") as daemon:
         (worker,) = daemon.workers()
         worker.kill()
@@ -125,6 +125,8 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
         )
 
         assert [worker.pid] != [process.pid for process in daemon.workers()]
+        daemon.logged("source is down", "source=simulated", "fault=ended")
+        assert 2 == len(daemon.lines("fault=")), daemon.log()
 
 
 def test_without_gpus_and_libraries(tmp_path: Path) -> None:

@@ -1,8 +1,13 @@
 """What the log is told is wrong: each cause once, with the device and the reason."""
 
-from exporter.analysis.faults import faults
+from typing import Any
+
+from exporter.analysis.faults import FaultFinder, faults
+from exporter.analysis.picture import UNREACHED
 from exporter.log import FaultInfo
-from exporter.sources.supervisor import STARTING
+from exporter.log import Faults as Log
+from exporter.snapshot import Snapshot
+from exporter.sources.supervisor import STARTING, SourceReport
 from exporter.values import ERROR, NOT_SUPPORTED, SENTINEL, Absent
 
 from .nodes import ADDRESS, OTHER
@@ -106,3 +111,95 @@ def test_missing_values_are_told_together() -> None:
         "first_field": "watts",
         "detail": "EIO",
     } == told.fields
+
+
+def lacking(*collectors: str, reason: str = ERROR) -> Snapshot:
+    """A device that misses a value of each of these collectors, for the same reason."""
+    absences = {
+        (name, "level", ""): {"sysfs": Absent(reason, f"{name}: EIO")} for name in collectors
+    }
+    return snapshot(device(absences=absences))
+
+
+class Told:
+    """The log of faults, poll after poll: started or ended, and the collectors."""
+
+    def __init__(self) -> None:
+        self._finder = FaultFinder()
+        self._log = Log(self)
+        self._now = 0.0
+        self.lines: list[str] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        """A line of the log."""
+        self.lines.append(f"{fields['fault']} {fields.get('collectors', event)}")
+
+    warning = info
+
+    def poll(self, taken: Snapshot) -> list[str]:
+        """The lines of one poll."""
+        self.lines.clear()
+        self._now += 5.0
+        self._log.update(self._finder.find(taken), self._now)
+        return list(self.lines)
+
+
+def test_a_second_fault_is_told_beside_the_first() -> None:
+    """What began together ends together; a collector that joins later is told by itself, once."""
+    told = Told()
+
+    assert ["started clocks,power"] == told.poll(lacking("power", "clocks"))
+    assert [] == told.poll(lacking("power", "clocks"))
+    assert ["started memory"] == told.poll(lacking("power", "clocks", "memory"))
+    assert [] == told.poll(lacking("memory", "power", "clocks"))
+    assert [] == told.poll(lacking("power", "memory"))
+    assert ["ended clocks,power"] == told.poll(lacking("memory"))
+    assert ["started clocks"] == told.poll(lacking("memory", "clocks"))
+    assert ["started fan"] == told.poll(lacking("memory", "clocks", "fan"))
+    assert ["ended clocks", "ended memory", "ended fan"] == sorted(
+        told.poll(lacking()), key=["ended clocks", "ended memory", "ended fan"].index
+    )
+
+
+def test_a_first_collector_that_comes_back() -> None:
+    """It gave its fault the name; what is new beside it is told, and it itself is not again."""
+    told = Told()
+
+    assert ["started clocks,power"] == told.poll(lacking("power", "clocks"))
+    assert [] == told.poll(lacking("power"))
+    assert ["started memory"] == told.poll(lacking("power", "clocks", "memory"))
+    assert [] == told.poll(lacking("power", "clocks", "memory"))
+
+
+def test_flapping_collectors_are_no_storm() -> None:
+    """However collectors come and go beside a fault that lasts, the log has few lines of it."""
+    told = Told()
+    names = ("activity", "clocks", "fan", "memory", "power")
+    lines = [
+        line
+        for poll in range(300)
+        for line in told.poll(
+            lacking("xgmi", *(name for place, name in enumerate(names) if poll >> place & 1))
+        )
+    ]
+
+    # At most six starts and their ends for each collector, then how often it flapped.
+    assert len(lines) <= 14 * (1 + len(names))
+
+
+def test_a_source_that_restarts_is_one_fault() -> None:
+    """Its devices, and that they are too few, are not told as well, until a source is up."""
+    down = report("amdsmi", devices=[ADDRESS, OTHER], up=False, reason="its worker died")
+    kubelet = report("pod_resources", devices=[ADDRESS, OTHER])
+    devices = [device(why_down=UNREACHED), device(address=OTHER, gpu=1, why_down=UNREACHED)]
+    views = {"expected": 2}
+
+    def events(*sources: SourceReport) -> list[str]:
+        taken = snapshot(*devices, sources=sources, views=views)
+        return [fault.event for fault in faults(taken).values()]
+
+    assert ["source is down"] == events(down, kubelet)
+    assert [] == events(report("amdsmi", devices=[ADDRESS, OTHER], up=False, reason=STARTING))
+    assert ["device is down", "device is down", "fewer GPUs answer than expected"] == events(
+        report("amdsmi", devices=[ADDRESS, OTHER])
+    )

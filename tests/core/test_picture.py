@@ -58,6 +58,10 @@ def test_a_lost_device_stays_at_down() -> None:
     assert [
         (0, ADDRESS, False, "it is no longer listed by any source"),
         (1, OTHER, False, "it is no longer listed by any source"),
+    ] == states(polls.take(report("amdsmi")))
+    assert [
+        (0, ADDRESS, False, "no source reached it"),
+        (1, OTHER, False, "no source reached it"),
     ] == states(polls.take(report("amdsmi", up=False, reason="gone")))
     assert [True, True] == [up for *_, up, _ in states(polls.take(both))]
 

@@ -20,7 +20,7 @@ import psutil
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.analysis.faults import faults
+from exporter.analysis.faults import FaultFinder
 from exporter.collectors import COLLECTORS
 from exporter.config import Config, Invocation, load
 from exporter.daemon import Reader
@@ -171,6 +171,7 @@ class Rig:
         self.seconds = 0.0
         self._log = io.StringIO()
         set_up("info", "json", self._log)
+        self._finder = FaultFinder()
         self._faults = Faults(structlog.get_logger("exporter.daemon"))
         self._reader = Reader(config, start, limits=limits)
         self._limits = limits
@@ -207,7 +208,7 @@ class Rig:
         assert seconds < AT_ONCE, "a scrape was delayed"
         longest = self._limits.first if self._polls == 1 else self._limits.cycle
         assert self.seconds < longest + AT_ONCE, "a poll took too long"
-        self._faults.update(faults(self.snapshot), now)
+        self._faults.update(self._finder.find(self.snapshot), now)
         status = Status(reload_successful=True, reload_timestamp=0.0)
         collectors = self._reader.picture.collectors
         page = MetricsPage(self.snapshot, collectors, lambda: status, process=False)
