@@ -106,7 +106,8 @@ def _once(_: Invocation, config: Config, launcher: Launcher | None) -> int:
 
 def _support(invocation: Invocation, config: Config, launcher: Launcher | None) -> int:
     every = replace(config, collectors=tuple(collector.name for collector in COLLECTORS))
-    reader = Reader(every, launcher, keep=False)
+    # Where the collector is off, the kubelet's socket is none of our business.
+    reader = Reader(every, launcher, keep=False, kubelet="allocations" in config.collectors)
     try:
         snapshot = reader.poll()
     finally:

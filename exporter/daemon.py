@@ -58,6 +58,7 @@ class Reader:
         stopping: asked while a poll waits; true ends the wait.
         limits: what workers may take; the interval is the settings'.
         keep: whether the state directory is written, which is the daemon's alone.
+        kubelet: whether the kubelet is asked where a collector wants it.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Reader:
         limits: Limits | None = None,
         *,
         keep: bool = True,
+        kubelet: bool = True,
     ) -> None:
+        self._may_ask_kubelet = kubelet
         kept = config.state_directory
         self._lock = StateLock(kept) if keep and kept is not None else None
         self._unkept: dict[str, StateError] = {}
@@ -106,7 +109,11 @@ class Reader:
 
     def _choose_sources(self, config: Config) -> None:
         """Ask the kubelet beside the devices' sources if a collector wants it."""
-        wanted = "allocations" in config.collectors and config.sources != (SIMULATED,)
+        wanted = (
+            self._may_ask_kubelet
+            and "allocations" in config.collectors
+            and config.sources != (SIMULATED,)
+        )
         if wanted and self._kubelet.paused:
             self._kubelet.resume()
         elif not wanted:

@@ -11,6 +11,7 @@ from exporter import __version__
 from exporter.collectors.base import Collector
 from exporter.exposition.document import source
 from exporter.snapshot import Device, FieldKey, Snapshot
+from exporter.sources.session import POD_RESOURCES
 from exporter.values import Absent
 
 
@@ -128,6 +129,9 @@ def support_table(snapshot: Snapshot, collectors: Sequence[Collector[Any]]) -> s
             for name, value in report.node.items()
             if isinstance(value, str) and name != "boot_id"
         ]
+    asked = {report.name for report in snapshot.sources}
+    if not snapshot.simulated and POD_RESOURCES not in asked:
+        lines += [f"  {POD_RESOURCES:10} off", "             asked with --collector.allocations"]
     lines += ["", "GPUS"]
     if not snapshot.devices:
         lines.append("  none was found")

@@ -89,6 +89,17 @@ def test_support_table() -> None:
         assert part in done.out
 
 
+@pytest.mark.parametrize(("flags", "state"), [((), "off"), (("--collector.allocations",), "DOWN")])
+def test_support_of_a_collector_that_is_off(flags: tuple[str, ...], state: str) -> None:
+    """The kubelet is not asked, nor called down, unless its collector is on."""
+    done = run("support", "--sources=sysfs", *flags)
+    lines = [line.split() for line in done.out.splitlines()]
+
+    assert [state] == [line[1] for line in lines if line[:1] == ["pod_resources"]]
+    assert ("switch off --collector.allocations" in done.out) == (state == "DOWN")
+    assert ("asked with --collector.allocations" in done.out) == (state == "off")
+
+
 def test_support_json() -> None:
     """For programs."""
     done = run("support", "--format=json", *SIMULATED)
