@@ -96,6 +96,7 @@ def test_sessions_notice_a_lost_gpu() -> None:
     spec = SimulationSpec(scenarios=(ScenarioRun("gpu-lost", 60.0, 120.0, 3),))
     sessions = _sessions(spec, clock)
     assert [False, False] == [session.changed() for session in sessions.values()]
+    list(_poll(sessions, 0.0))  # what was read once is a fault when it fails
     clock.time = 61.0
     assert [True, True] == [session.changed() for session in sessions.values()]
     away = [
