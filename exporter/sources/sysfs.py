@@ -193,10 +193,6 @@ class SysfsGpu:
             return read_text(self._files, full)
         return self._memo.get(full, every, lambda: read_text(self._files, full))
 
-    def node_text(self, path: str) -> str | Absent:
-        """A file anywhere, such as `/sys/class/kfd/kfd/proc/…`."""
-        return read_text(self._files, path)
-
     def names(self, path: str, every: float = SLOW) -> tuple[str, ...]:
         """The names in a directory of the PCI device; none where it does not exist."""
         return self._memo.get((self._base, path), every, lambda: self._list(self._base + path))
