@@ -35,8 +35,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        if interruptible:
-            signal.signal(signal.SIGINT, _leave)
+        # Python gives signals back their defaults while it ends; an interrupt is too late by then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def _leave(_: int, __: FrameType | None) -> None:
