@@ -227,7 +227,8 @@ DOMAIN = Domain(
             "get all it asks for.",
             panel=_NODE,
             runbook=Runbook(
-                meaning="A reader of the collector failed, or a device did not answer it.",
+                meaning="A reader of the collector failed, a device did not answer it, or a source "
+                "that it asks is down and no other gave its values.",
                 impact="Some series of this domain are absent.",
                 diagnosis="```sh\namdgpu-exporter support\n"
                 "journalctl -u amdgpu-exporter -n 100\n```",
