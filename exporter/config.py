@@ -358,7 +358,7 @@ def _setting(
     """A field of `Config`; to a type checker it is its default."""
     setting = Setting(name, help, kind, default, live, flag, environment)
     made: Any = field(default_factory=lambda: default, metadata={"setting": setting})
-    return made  # type: ignore[no-any-return]
+    return made  # type: ignore[no-any-return]  # `field` says that it gives the default
 
 
 def _fallback(sensor: str, severity: str, default: float | None) -> float | None:

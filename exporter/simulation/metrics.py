@@ -195,7 +195,7 @@ def _mi200(device: Device, state: State) -> dict[str, object]:
 def _mi300(device: Device, state: State) -> dict[str, object]:
     """What only revisions 1.7 and 1.9 have."""
     model = device.model
-    assert model.metrics is not None and model.xgmi is not None  # noqa: S101, PT018
+    assert model.metrics is not None and model.xgmi is not None  # noqa: S101, PT018  # links have both
     dies = model.dies_of_compute // model.partitions
     busy = percent(state.gfx)
     below = {name: [ticks(state.residencies[name])] * dies for name in ("ppt", "socket_thm")}

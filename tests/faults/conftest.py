@@ -8,7 +8,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.faults.harness")
 
-from tests.kernel.node import Node, scratch  # noqa: E402
+from tests.kernel.node import Node, scratch  # noqa: E402  # after the rewrite is asked for
 
 
 @pytest.fixture

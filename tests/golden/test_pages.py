@@ -80,7 +80,7 @@ def test_openmetrics_shows_the_same(case: Case, page: Read) -> None:
     """A strict parser reads the page in the newer format and finds the same samples."""
     found = [
         (sample.name, dict(sample.labels), float(sample.value))
-        for family in open_metrics_families(page(case).open_metrics)  # type: ignore[no-untyped-call]
+        for family in open_metrics_families(page(case).open_metrics)  # type: ignore[no-untyped-call]  # the library's
         for sample in family.samples
     ]
     assert page(case).samples() == found

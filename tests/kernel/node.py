@@ -239,7 +239,7 @@ def scratch() -> Iterator[Path]:
 
     A partitioned node has some 6,500 small files: on a disk they take seconds.
     """
-    memory = Path("/dev/shm")  # noqa: S108
+    memory = Path("/dev/shm")  # noqa: S108  # in memory; tempfile makes the folder
     with tempfile.TemporaryDirectory(
         prefix="node-", dir=memory if os.access(memory, os.W_OK) else None
     ) as name:
@@ -394,10 +394,10 @@ class Node:
         # While the tree is first written nobody reads it, and the steps cost much on a disk
         name = str(path) if self._fresh else f"{path}.tmp"
         try:
-            handle = open(name, "wb")  # noqa: SIM115
+            handle = open(name, "wb")  # noqa: SIM115  # closed below
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(name, "wb")  # noqa: SIM115
+            handle = open(name, "wb")  # noqa: SIM115  # closed below
         with handle:
             handle.write(data)
         if not self._fresh:

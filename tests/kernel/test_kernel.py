@@ -271,7 +271,7 @@ def test_partition_metrics(tree: Path) -> None:
     for position, entry in enumerate(found):
         gpu, part = divmod(position, 8)
         busy = entry["partition"]["xcp_stats.gfx_busy_inst"][0]
-        assert busy[0] == node.state[gpu][f"xcp{part}_gfx_busy_inst"][0]  # type: ignore[index]
+        assert busy[0] == node.state[gpu][f"xcp{part}_gfx_busy_inst"][0]  # type: ignore[index]  # a list
 
 
 def test_metrics_as_a_list(tree: Path) -> None:

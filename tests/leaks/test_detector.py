@@ -343,7 +343,7 @@ def test_impossible_sample_is_refused(wrong: dict[str, object]) -> None:
     detector.observe(sample)
     before = detector.dump()
     with pytest.raises(ValueError, match=r"expected|negative|activity"):
-        detector.observe(replace(sample, **wrong))  # type: ignore[arg-type]
+        detector.observe(replace(sample, **wrong))  # type: ignore[arg-type]  # wrong on purpose
     assert before == detector.dump()
 
 

@@ -38,7 +38,7 @@ def test_the_budget_is_kept(partitions: int, tmp_path: Path) -> None:
     """Eight MI300X over AMD SMI 10.1 with all sources on, whole and as 64 partitions."""
     case = Case("budget", "all", "sid", "MI300X", 8, partitions)
     sockets, partition, node = count(read(case, tmp_path).samples())
-    print(f"per socket {max(sockets.values())}, per partition {partition}, node {node}")  # noqa: T201
+    print(f"per socket {max(sockets.values())}, per partition {partition}, node {node}")  # noqa: T201  # for -s
     assert 8 == len(sockets)
     assert max(sockets.values()) <= MAX_PER_SOCKET
     assert partition <= MAX_PER_PARTITION

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
+import grpc  # type: ignore[import-untyped]  # has no types
 
 Pods = Mapping[tuple[str, str, str], Mapping[str, Sequence[str]]]
 """Namespace, pod and container to its devices by resource."""

@@ -159,7 +159,7 @@ def samples(*readings: Processes) -> Iterator[tuple[str, Labels, float]]:
     ]
     page = MetricsPage(snapshot(*devices), [COLLECTOR], lambda: Status(True, 0.0), process=False)
     text = page.render("application/openmetrics-text; version=1.0.0")[1].decode()
-    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]  # the library's
         for sample in family.samples:
             if not sample.name.startswith("amdgpu_exporter_"):
                 yield sample.name, dict(sample.labels), float(sample.value)

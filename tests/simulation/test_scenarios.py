@@ -184,7 +184,7 @@ def test_throttle_accumulates_its_share() -> None:
         for number in (GPU, 0)
     ]
     assert all(isinstance(clock, int) for clock in clocks)
-    assert clocks[0] < 1400 < 1800 < clocks[1]  # type: ignore[operator]
+    assert clocks[0] < 1400 < 1800 < clocks[1]  # type: ignore[operator]  # numbers
 
 
 @pytest.mark.parametrize("model", ["MI100", "MI210", "MI250X"])
